@@ -1,0 +1,6 @@
+"""hcma: hierarchical cross-modal alignment of text and images on MindSpore.
+
+One legend of shape letters for the whole package: ``B`` batch, ``L`` words (tokens), ``P`` patches, ``H`` heads,
+``D`` encoder width, ``E`` shared width. A name carries its shape where that helps: ``word_BLE``, ``score_BB``.
+"""
+__version__ = '0.1.0'

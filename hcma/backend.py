@@ -1,0 +1,19 @@
+"""The one place that asks which device this is: every device-specific choice is a function here."""
+import mindspore as ms
+
+from hcma.errors import InputError
+
+
+def has_fast_convolution():
+    """Ascend runs convolutions natively; on CPU they are gathered and multiplied instead."""
+    return ms.get_context('device_target') == 'Ascend'
+
+
+def set_up(mode, device='CPU'):
+    """Choose 'graph' or 'pynative' mode and the device ('CPU' or 'Ascend')."""
+    ms.set_context(mode=ms.GRAPH_MODE if mode == 'graph' else ms.PYNATIVE_MODE)
+    try:
+        ms.set_device(device)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f'device {device}: MindSpore cannot use it here; for Ascend install the CANN toolkit that '
+                         f'matches MindSpore {ms.__version__} and source its set_env.sh, or use CPU') from error

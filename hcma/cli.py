@@ -1,0 +1,31 @@
+"""What every command-line tool shares: exit codes, and silence about what the user cannot change.
+
+Exit codes: 0 done, 2 the user's input is wrong (one sentence on stderr), 1 a fault of ours (a stack trace),
+130 interrupted.
+"""
+import os
+import sys
+import warnings
+
+from hcma.errors import InputError
+
+
+def run(main):
+    """Call ``main()`` and turn its outcome into the process's exit code."""
+    quieten()
+    try:
+        code = main() or 0
+    except InputError as error:
+        print(f'error: {error}', file=sys.stderr)
+        code = 2
+    except KeyboardInterrupt:
+        print('interrupted', file=sys.stderr)
+        code = 130
+    sys.exit(code)
+
+
+def quieten():
+    """Hide MindSpore's warnings, which name nothing a user could act on; errors still show."""
+    os.environ.setdefault('GLOG_v', '3')
+    warnings.filterwarnings('ignore', module='mindspore')
+    warnings.filterwarnings('ignore', module='numpy')

@@ -1,0 +1,97 @@
+"""The image encoder: pictures to patch features and one global feature."""
+from mindspore import nn, ops, Tensor
+import mindspore as ms
+import numpy as np
+
+from hcma.models.convolution import Convolution
+from hcma.models.layers import LayerNorm, Linear
+from hcma.models.transformer import Block
+
+# Mean and standard deviation of the channels, those of OpenAI's CLIP.
+MEAN = (0.48145466, 0.4578275, 0.40821073)
+DEVIATION = (0.26862954, 0.26130258, 0.27577711)
+
+
+class PixelNorm(nn.Cell):
+    """Pictures (B, S, S, 3) in uint8 to float32 with CLIP's mean and deviation removed, inside the graph.
+
+    Pictures come channels-last: that is how the decoder writes them and how both stems read them, and bytes
+    are a quarter of the traffic to the device.
+    """
+
+    def __init__(self):
+        super().__init__()
+        deviation = np.array(DEVIATION, np.float32)
+        self.scale = Tensor(1 / (255 * deviation))
+        self.shift = Tensor(np.array(MEAN, np.float32) / deviation)
+
+    def construct(self, image_BSS3):
+        return ops.cast(image_BSS3, ms.float32) * self.scale - self.shift
+
+
+class ConvolutionStem(nn.Cell):
+    """Overlapping 3 x 3 convolutions, each halving the side, then one to the width: small models need the overlap."""
+
+    def __init__(self, config, init):
+        super().__init__()
+        self.side = config.size
+        side, inputs, convolutions, norms = config.size, 3, [], []
+        for outputs in config.stem_channels:
+            convolutions.append(Convolution(side, inputs, outputs, 2, init))
+            norms.append(LayerNorm(outputs))
+            side, inputs = (side - 1) // 2 + 1, outputs
+        self.convolutions = nn.CellList(convolutions)
+        self.norms = nn.CellList(norms)
+        self.out = Convolution(side, inputs, config.width, 1, init)
+
+    def construct(self, x):
+        x = x.reshape(x.shape[0], self.side * self.side, 3)
+        for convolution, norm in zip(self.convolutions, self.norms):
+            x = ops.relu(norm(convolution(x)))
+        return self.out(x)
+
+
+class PatchStem(nn.Cell):
+    """Non-overlapping patches as one product (a strided Conv2d is 100 times slower on CPU)."""
+
+    def __init__(self, config, init):
+        super().__init__()
+        self.grid, self.patch, self.width = config.grid, config.patch_size, config.width
+        self.project = Linear(3 * self.patch * self.patch, self.width, init, bias=False)
+
+    def construct(self, x):
+        batch = x.shape[0]
+        cut = x.reshape(batch, self.grid, self.patch, self.grid, self.patch, 3).transpose(0, 1, 3, 2, 4, 5)
+        return self.project(cut.reshape(-1, 3 * self.patch * self.patch)).reshape(batch, -1, self.width)
+
+
+class ImageEncoder(nn.Cell):
+    """Pictures (B, S, S, 3) uint8 to patches (B, P, D) and global (B, D), both after the final layer norm."""
+
+    def __init__(self, config, init):
+        super().__init__()
+        self.pixels = PixelNorm()
+        self.stem = (ConvolutionStem if config.stem == 'convolution' else PatchStem)(config, init)
+        self.has_class = config.pool == 'class'
+        positions = config.grid ** 2 + int(self.has_class)
+        self.position = init.normal(1, positions, config.width)
+        if self.has_class:
+            self.class_embedding = init.normal(1, 1, config.width)
+            self.input_norm = LayerNorm(config.width)
+        self.blocks = nn.CellList([Block(config.width, config.heads, config.mlp_width, config.activation, init)
+                                   for _ in range(config.depth)])
+        self.norm = LayerNorm(config.width)
+
+    def construct(self, image_BSS3):
+        x = self.stem(self.pixels(image_BSS3))
+        if self.has_class:
+            first = ops.broadcast_to(self.class_embedding, (x.shape[0], 1, x.shape[2]))
+            x = self.input_norm(ops.concat((first, x), 1) + self.position)
+        else:
+            x = x + self.position
+        for block in self.blocks:
+            x = block(x)
+        x = self.norm(x)
+        if self.has_class:
+            return x[:, 1:], x[:, 0]
+        return x, x.mean(1)

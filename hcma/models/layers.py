@@ -1,0 +1,78 @@
+"""Small layers, written with the operations that MindSpore runs fast on a CPU as well as on Ascend."""
+import math
+
+from mindspore import nn, ops, Parameter, Tensor
+import mindspore as ms
+import numpy as np
+
+NORM_EPS = 1e-12
+
+
+def normalise(x):
+    """Rows of ``x`` (..., D) at length 1, in float32; a row of zeros stays zero, with a finite gradient.
+
+    Written out because ``ops.L2Normalize`` is thousands of times slower on CPU and a division by ``ops.norm``
+    is NaN for a zero row.
+    """
+    x = ops.cast(x, ms.float32)
+    return x * ops.rsqrt((x * x).sum(-1, keepdims=True) + NORM_EPS)
+
+
+class Init:
+    """Draws initial weights from one seeded generator, so that a seed fixes the whole model."""
+
+    def __init__(self, seed):
+        self.generator = np.random.default_rng(seed)
+
+    def normal(self, *shape, std=0.02):
+        """A trainable float32 parameter with entries of standard deviation ``std``."""
+        return Parameter(Tensor(self.generator.standard_normal(shape, np.float32) * np.float32(std)))
+
+    def uniform(self, *shape, bound):
+        """A trainable float32 parameter with entries in [-bound, bound]."""
+        return Parameter(Tensor(self.generator.uniform(-bound, bound, shape).astype(np.float32)))
+
+
+class Linear(nn.Cell):
+    """``x`` (N, inputs) to (N, outputs): a 2-D product and a bias (``nn.Dense`` on 3-D inputs is slower on CPU)."""
+
+    def __init__(self, inputs, outputs, init, bias=True, std=None):
+        super().__init__()
+        std = 1 / math.sqrt(3 * inputs) if std is None else std
+        self.weight = init.normal(outputs, inputs, std=std)
+        self.bias = Parameter(Tensor(np.zeros(outputs, np.float32))) if bias else None
+        self.product = ops.MatMul(transpose_b=True)
+
+    def construct(self, x):
+        y = self.product(x, self.weight)
+        return y if self.bias is None else y + self.bias
+
+
+class LayerNorm(nn.Cell):
+    """Layer normalisation of the last axis (width ``width``), in float32, gain ``gamma`` and shift ``beta``."""
+
+    def __init__(self, width, eps=1e-5):
+        super().__init__()
+        self.gamma = Parameter(Tensor(np.ones(width, np.float32)))
+        self.beta = Parameter(Tensor(np.zeros(width, np.float32)))
+        self.norm = ops.LayerNorm(begin_norm_axis=-1, begin_params_axis=-1, epsilon=eps)
+
+    def construct(self, x):
+        return self.norm(ops.cast(x, ms.float32), self.gamma, self.beta)[0]
+
+
+class QuickGELU(nn.Cell):
+    """``x * sigmoid(1.702 x)``, the activation of OpenAI's CLIP."""
+
+    def construct(self, x):
+        return x * ops.sigmoid(1.702 * x)
+
+
+class GELU(nn.Cell):
+    """The exact GELU, with the error function."""
+
+    def construct(self, x):
+        return ops.gelu(x, approximate='none')
+
+
+ACTIVATIONS = {'relu': nn.ReLU, 'quick_gelu': QuickGELU, 'gelu': GELU}

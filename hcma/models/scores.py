@@ -1,0 +1,108 @@
+"""How well every text matches every image at one level, from features that are normalised rows.
+
+All-pairs scores are (B_text, B_image); ``*_pairs`` score row i of the texts with row i of the images, (B,).
+"""
+from mindspore import nn, ops
+import mindspore as ms
+
+# Cosines start at -1, so this keeps an excluded word out of every maximum.
+BELOW_EVERY_COSINE = -4.0
+
+
+def sentence_global(sentence_BE, global_BE):
+    """Cosine of every sentence with every global image feature, (B_text, B_image)."""
+    return ops.matmul(sentence_BE, global_BE.swapaxes(0, 1))
+
+
+def sentence_global_pairs(sentence_BE, global_BE):
+    """Cosine of each sentence with its own image, (B,)."""
+    return (sentence_BE * global_BE).sum(-1)
+
+
+class BestMatches(nn.Cell):
+    """The best patch for every word and the best word for every patch, over all pairs of texts and images.
+
+    ``construct(word (T, L, E), patch (I, P, E))`` gives the maxima over patches (T, L, I), their positions, the
+    maxima over words (T, I, P), and their positions. The backward pass writes each gradient to the one product that
+    won; comparing all T x L x I x P products with their maxima, as automatic differentiation does, takes twice as
+    long on CPU.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.best_patch = ops.ArgMaxWithValue(axis=3)
+        self.best_word = ops.ArgMaxWithValue(axis=1)
+        self.product = ops.MatMul(transpose_b=True)
+        self.transposed_product = ops.MatMul(transpose_a=True)
+        self.scatter = ops.ScatterNd()
+
+    def construct(self, word_TLE, patch_IPE):
+        texts, words, width = word_TLE.shape
+        images, patches, _ = patch_IPE.shape
+        cosine = self.product(word_TLE.reshape(-1, width), patch_IPE.reshape(-1, width))
+        cosine = cosine.reshape(texts, words, images, patches)
+        patch_at, patch_best = self.best_patch(cosine)
+        word_at, word_best = self.best_word(cosine)
+        return patch_best, patch_at, word_best, word_at
+
+    def bprop(self, word_TLE, patch_IPE, out, dout):
+        texts, words, width = word_TLE.shape
+        images, patches, _ = patch_IPE.shape
+        text, word, image, patch = (ops.arange(n).astype(ms.int32) for n in (texts, words, images, patches))
+        row = text.reshape(-1, 1, 1) * words + word.reshape(1, -1, 1)
+        from_patch = (row * images + image.reshape(1, 1, -1)) * patches + ops.cast(out[1], ms.int32)
+        row = text.reshape(-1, 1, 1) * words + ops.cast(out[3], ms.int32)
+        from_word = (row * images + image.reshape(1, -1, 1)) * patches + patch.reshape(1, 1, -1)
+        index = ops.concat((from_patch.reshape(-1, 1), from_word.reshape(-1, 1)))
+        gradient = ops.concat((dout[0].reshape(-1), dout[2].reshape(-1)))
+        dcosine = self.scatter(index, gradient, (texts * words * images * patches,))
+        dcosine = dcosine.reshape(texts * words, images * patches)
+        dword = ops.matmul(dcosine, patch_IPE.reshape(-1, width)).reshape(word_TLE.shape)
+        dpatch = self.transposed_product(dcosine, word_TLE.reshape(-1, width)).reshape(patch_IPE.shape)
+        return dword, dpatch
+
+
+class WordPatch(nn.Cell):
+    """Late interaction: half the mean over words of the best patch plus half the mean over patches of the best word.
+
+    The first half is the text-to-image direction of FILIP (Yao et al., 2021), the second its image-to-text
+    direction. ``construct(word (T, L, E), mask (T, L), patch (I, P, E))`` gives (T, I); a text without words scores 0.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.best_matches = BestMatches()
+
+    def construct(self, word_TLE, mask_TL, patch_IPE):
+        one = ops.ones(patch_IPE.shape[:2] + (1,), patch_IPE.dtype)
+        best_patch, _, best_word, _ = self.best_matches(_with_mask(word_TLE, mask_TL), ops.concat((patch_IPE, one), -1))
+        return _mean_of_bests((best_patch * ops.expand_dims(mask_TL, -1)).sum(1), best_word.mean(-1),
+                              mask_TL.sum(1, keepdims=True))
+
+
+class WordPatchPairs(nn.Cell):
+    """``WordPatch`` of each text with its own image: (B, L, E), (B, L), (B, P, E) to (B,)."""
+
+    def construct(self, word_BLE, mask_BL, patch_BPE):
+        one = ops.ones(patch_BPE.shape[:2] + (1,), patch_BPE.dtype)
+        cosine = word_patch_cosines(_with_mask(word_BLE, mask_BL), ops.concat((patch_BPE, one), -1))
+        return _mean_of_bests((ops.amax(cosine, -1) * mask_BL).sum(1), ops.amax(cosine, 1).mean(-1), mask_BL.sum(1))
+
+
+def word_patch_cosines(word_BLE, patch_BPE):
+    """Cosine of each word with each patch of its own image, (B, L, P): what the heat maps draw."""
+    return ops.bmm(word_BLE, patch_BPE.swapaxes(1, 2))
+
+
+def _with_mask(word_BLE, mask_BL):
+    """One more column, so that the product with (patch, 1) is the cosine for words and below all for the others.
+
+    Masking the products instead would touch T x L x I x P numbers.
+    """
+    mask = ops.expand_dims(mask_BL, -1)
+    return ops.concat((word_BLE * mask, (1 - mask) * BELOW_EVERY_COSINE), -1)
+
+
+def _mean_of_bests(best_patch_sum, best_word_mean, count):
+    some = ops.minimum(count, 1.0)
+    return 0.5 * some * (best_patch_sum / ops.maximum(count, 1.0) + best_word_mean)

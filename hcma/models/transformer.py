@@ -1,0 +1,68 @@
+"""The pre-norm transformer block that both encoders are built from."""
+import math
+
+from mindspore import nn, ops
+import mindspore as ms
+
+from hcma.models.layers import ACTIVATIONS, LayerNorm, Linear
+
+# Added to the attention scores of excluded positions: large enough to vanish, finite so that a row in which
+# everything is excluded stays finite too.
+EXCLUDED = -1e4
+
+
+class SelfAttention(nn.Cell):
+    """Multi-head self-attention of ``x`` (B, N, D); ``bias`` (B or 1, 1, N, N) is added to the scores."""
+
+    def __init__(self, width, heads, init):
+        super().__init__()
+        self.width, self.heads, self.head_width = width, heads, width // heads
+        self.scale = 1 / math.sqrt(self.head_width)
+        self.query_key_value = Linear(width, 3 * width, init)
+        self.out = Linear(width, width, init)
+        self.scores = ops.BatchMatMul(transpose_b=True)
+        self.context = ops.BatchMatMul()
+        self.softmax = ops.Softmax(-1)
+
+    def construct(self, x, bias):
+        batch, positions, width = x.shape
+        projected = self.query_key_value(x.reshape(-1, width))
+        query, key, value = ops.split(projected, width, -1)
+        query, key, value = self._heads(query, batch), self._heads(key, batch), self._heads(value, batch)
+        scores = ops.cast(self.scores(query * self.scale, key), ms.float32)
+        if bias is not None:
+            scores = scores + bias
+        weights = ops.cast(self.softmax(scores), value.dtype)
+        mixed = self.context(weights, value).transpose(0, 2, 1, 3).reshape(-1, width)
+        return self.out(mixed).reshape(batch, positions, width)
+
+    def _heads(self, x, batch):
+        return x.reshape(batch, -1, self.heads, self.head_width).transpose(0, 2, 1, 3)
+
+
+class MLP(nn.Cell):
+    """Two linear layers with an activation between them, on ``x`` (B, N, D)."""
+
+    def __init__(self, width, hidden, activation, init):
+        super().__init__()
+        self.up = Linear(width, hidden, init)
+        self.activation = ACTIVATIONS[activation]()
+        self.down = Linear(hidden, width, init)
+
+    def construct(self, x):
+        return self.down(self.activation(self.up(x.reshape(-1, x.shape[-1])))).reshape(x.shape)
+
+
+class Block(nn.Cell):
+    """``x`` (B, N, D) plus attention, plus MLP, each after a layer norm."""
+
+    def __init__(self, width, heads, mlp_width, activation, init):
+        super().__init__()
+        self.attention_norm = LayerNorm(width)
+        self.attention = SelfAttention(width, heads, init)
+        self.mlp_norm = LayerNorm(width)
+        self.mlp = MLP(width, mlp_width, activation, init)
+
+    def construct(self, x, bias=None):
+        x = x + self.attention(self.attention_norm(x), bias)
+        return x + self.mlp(self.mlp_norm(x))

@@ -1,0 +1,224 @@
+"""The recipe: one typed, frozen description of a run, read from YAML and refused early when it cannot work.
+
+Nothing here imports MindSpore, so that a wrong recipe is reported before anything is loaded.
+"""
+import math
+from typing import Literal, Optional
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from hcma.presets import PRESETS
+
+Level = Literal['sentence_global', 'word_patch']
+Activation = Literal['relu', 'quick_gelu', 'gelu']
+PositiveInt = Field(ge=1)  # reused by every width and count
+
+
+class Section(BaseModel):
+    """A part of the recipe: no unknown keys, no silent conversions, no change after reading."""
+    model_config = ConfigDict(extra='forbid', frozen=True, strict=True)
+
+    @field_validator('*', mode='before')
+    @classmethod
+    def _plain_yaml(cls, value):
+        """YAML has lists only, and reads ``3e-3`` as text: both mean what their writer meant."""
+        if isinstance(value, list):
+            return tuple(value)
+        if isinstance(value, str):
+            try:
+                return float(value) if 'e' in value.lower() else value
+            except ValueError:
+                return value
+        return value
+
+
+class ImageTower(Section):
+    """The image encoder: pictures of ``size`` x ``size`` pixels to patches and one global feature."""
+    size: int = Field(ge=4)
+    width: int = PositiveInt
+    depth: int = Field(ge=0)
+    heads: int = PositiveInt
+    mlp_width: int = PositiveInt
+    stem: Literal['convolution', 'patchify'] = 'patchify'
+    stem_channels: tuple[int, ...] = ()
+    patch_size: Optional[int] = None
+    pool: Literal['class', 'mean'] = 'class'
+    activation: Activation = 'quick_gelu'
+
+    @model_validator(mode='before')
+    @classmethod
+    def _convolutions_make_the_patch(cls, values):
+        """Each stride-2 convolution of the stem halves the side, so the patch size follows from their number."""
+        if isinstance(values, dict) and values.get('stem') == 'convolution' and values.get('patch_size') is None:
+            channels = values.get('stem_channels') or ()
+            return {**values, 'patch_size': 2 ** len(channels)}
+        return values
+
+    @model_validator(mode='after')
+    def _shapes(self):
+        if self.stem == 'convolution' and (not self.stem_channels or self.patch_size != 2 ** len(self.stem_channels)):
+            raise ValueError('stem_channels: a convolution stem needs one width for each halving of the side '
+                             '(patch_size is 2 to the power of their number)')
+        if not self.patch_size or self.size % self.patch_size:
+            raise ValueError(f'patch_size: {self.patch_size} does not divide the image size {self.size}')
+        return _heads_divide_width(self)
+
+    @property
+    def grid(self):
+        """Patches along one side."""
+        return self.size // self.patch_size
+
+
+class TextTower(Section):
+    """The text encoder: ``length`` token ids to words and one sentence feature."""
+    length: int = Field(ge=3)
+    width: int = PositiveInt
+    depth: int = Field(ge=0)
+    heads: int = PositiveInt
+    mlp_width: int = PositiveInt
+    vocab_size: int = Field(ge=260, description='the most tokens a tokenizer trained on the captions may have')
+    causal: bool = True
+    pool: Literal['end', 'mean'] = 'end'
+    word_layer: Optional[int] = Field(default=None, ge=0, description='block whose output the words are; 0 embeddings')
+    activation: Activation = 'quick_gelu'
+
+    @model_validator(mode='after')
+    def _shapes(self):
+        if self.word_layer is not None and self.word_layer > self.depth:
+            raise ValueError(f'word_layer: {self.word_layer} is beyond the depth {self.depth}')
+        return _heads_divide_width(self)
+
+
+def _heads_divide_width(tower):
+    if tower.width % tower.heads:
+        raise ValueError(f'heads: {tower.heads} does not divide the width {tower.width}')
+    return tower
+
+
+class Model(Section):
+    """Both encoders and the widths they share: ``embed_width`` for sentence-global, ``word_embed_width`` for words."""
+    preset: Literal['tiny', 'small', 'vit_b32', 'vit_b16'] = 'small'
+    image: ImageTower
+    text: TextTower
+    embed_width: int = PositiveInt
+    word_embed_width: int = PositiveInt
+
+    @model_validator(mode='before')
+    @classmethod
+    def _preset_below_overrides(cls, values):
+        if not isinstance(values, dict):
+            return values
+        preset = PRESETS.get(values.get('preset', 'small'), {})
+        merged = {**preset, **values}
+        for tower in ('image', 'text'):
+            if isinstance(values.get(tower, {}), dict):
+                merged[tower] = {**preset.get(tower, {}), **values.get(tower, {})}
+        return merged
+
+
+class Data(Section):
+    """Where packed pairs are, and how a picture is cut for training."""
+    train: Optional[str] = None
+    tokenizer: Optional[str] = None
+    crop_area: tuple[float, float] = (0.6, 1.0)
+    crop_aspect: tuple[float, float] = (0.8, 1.25)
+    flip: bool = False
+    workers: int = Field(default=1, ge=1)
+    prefetch: int = Field(default=4, ge=1)
+
+    @field_validator('crop_area', 'crop_aspect', mode='after')
+    @classmethod
+    def _range(cls, value):
+        low, high = value
+        if not 0 < low <= high:
+            raise ValueError('must be two numbers, 0 < low <= high')
+        return value
+
+    @field_validator('crop_area', mode='after')
+    @classmethod
+    def _area(cls, value):
+        if value[1] > 1:
+            raise ValueError('is a share of the picture, so at most 1')
+        return value
+
+
+class Temperature(Section):
+    """The start of every level's temperature, and whether it learns."""
+    initial: float = Field(default=0.07, ge=0.01, le=1.0)
+    learnable: bool = True
+
+
+class Loss(Section):
+    """The levels that are trained, with their weights (1 where none is given)."""
+    levels: tuple[Level, ...] = ('sentence_global', 'word_patch')
+    weights: dict[Level, float] = {}
+    temperature: Temperature = Temperature()
+
+    @field_validator('levels', mode='after')
+    @classmethod
+    def _some_and_once(cls, value):
+        if not value or len(set(value)) != len(value):
+            raise ValueError('needs at least one level, each once')
+        return value
+
+    @model_validator(mode='after')
+    def _weights_have_levels(self):
+        for level, weight in self.weights.items():
+            if level not in self.levels:
+                raise ValueError(f'weights: {level} is not among the levels {", ".join(self.levels)}')
+            if not 0 <= weight < math.inf:
+                raise ValueError(f'weights: {level} must be a finite number from 0 up')
+        return self
+
+    def weight(self, level):
+        """The weight of ``level`` in the sum."""
+        return self.weights.get(level, 1.0)
+
+
+class LossScale(Section):
+    """Dynamic loss scale: doubled after ``window`` steps without overflow, halved at each overflow."""
+    initial: float = Field(default=2.0 ** 16, ge=1)
+    factor: int = Field(default=2, ge=2)
+    window: int = Field(default=2000, ge=1)
+
+
+class Train(Section):
+    """The optimisation: AdamW with warm-up and cosine decay."""
+    mode: Literal['graph', 'pynative'] = 'graph'
+    epochs: int = PositiveInt
+    batch_size: int = Field(default=64, ge=2)
+    lr: float = Field(default=3e-3, gt=0)
+    final_lr: float = Field(default=0.01, ge=0, le=1, description='share of lr left at the last step')
+    warmup: float = Field(default=0.1, ge=0, lt=1, description='share of all steps')
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = Field(default=1e-8, gt=0)
+    weight_decay: float = Field(default=0.05, ge=0)
+    decay_embeddings: bool = False
+    clip_norm: float = Field(default=1.0, gt=0)
+    loss_scale: LossScale = LossScale()
+    checkpoint_every: int = Field(default=500, ge=1, description='steps; one is written at the end of a run as well')
+    keep_checkpoints: int = Field(default=2, ge=1)
+
+    @field_validator('betas', mode='after')
+    @classmethod
+    def _betas(cls, value):
+        if not all(0 <= beta < 1 for beta in value):
+            raise ValueError('must be two numbers from 0 to below 1')
+        return value
+
+
+class Evaluate(Section):
+    """How features of several levels become one score of a pair."""
+    weights: dict[Level, float] = {}
+    batch_size: int = Field(default=64, ge=1)
+
+
+class Recipe(Section):
+    """A whole run."""
+    name: str = 'run'
+    seed: int = Field(default=0, ge=0, lt=2 ** 31)
+    data: Data = Data()
+    model: Model = Field(default_factory=lambda: Model.model_validate({}))
+    loss: Loss = Loss()
+    train: Train
+    evaluate: Evaluate = Evaluate()

@@ -1,0 +1,87 @@
+"""AdamW with bias correction, and the warm-up and cosine schedule, both computed inside the compiled step."""
+import math
+
+from mindspore import nn, ops, Parameter, ParameterTuple, Tensor
+from mindspore.nn.learning_rate_schedule import LearningRateSchedule
+import mindspore as ms
+import numpy as np
+
+_adam = ops.MultitypeFuncGraph('adam')
+
+
+@_adam.register('Function', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor',
+                'Tensor', 'Tensor')
+def _update_one(adam, lr, keep1, keep2, beta1, beta2, eps, decay, gradient, parameter, moment1, moment2):
+    """Decay the weight, then one fused Adam update of parameter and moments in place."""
+    decayed = ops.assign(parameter, parameter * (1 - lr * decay))
+    return ops.depend(True, adam(parameter, moment1, moment2, keep1, keep2, lr, beta1, beta2, eps,
+                                 ops.depend(gradient, decayed)))
+
+
+class WarmupCosine(LearningRateSchedule):
+    """From 0 to ``peak`` over ``warmup`` steps, then along half a cosine to ``peak * final`` at step ``total``."""
+
+    def __init__(self, peak, total, warmup, final):
+        super().__init__()
+        self.peak, self.final = peak, final
+        self.warmup, self.rest = max(warmup, 1), max(total - warmup, 1)
+
+    def construct(self, global_step):
+        step = ops.cast(global_step, ms.float32)
+        rising = ops.minimum((step + 1) / self.warmup, Tensor(1.0, ms.float32))
+        done = ops.clamp((step - self.warmup) / self.rest, 0.0, 1.0)
+        falling = self.final + (1 - self.final) * 0.5 * (1 + ops.cos(math.pi * done))
+        return self.peak * rising * falling
+
+
+class AdamW(nn.Cell):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019) over float32 parameters.
+
+    MindSpore's ``nn.AdamWeightDecay`` has no bias correction and ``experimental.optim.AdamW`` is slow, so this drives
+    the fused ``Adam`` operation; its epsilon is scaled so that it acts after the bias correction, as in the paper.
+    ``construct(gradients)`` updates everything in place and counts the step, which drives the schedule too.
+    """
+
+    def __init__(self, parameters, decays, schedule, betas, eps):
+        super().__init__(auto_prefix=False)
+        self.parameters = ParameterTuple(parameters)
+        self.moment1 = self.parameters.clone('moment1', 'zeros')
+        self.moment2 = self.parameters.clone('moment2', 'zeros')
+        for moment in self.moment1 + self.moment2:
+            moment.requires_grad = False
+        self.decays = tuple(Tensor(decay, ms.float32) for decay in decays)
+        self.schedule = schedule
+        self.step = Parameter(Tensor(0, ms.int32), name='step', requires_grad=False)
+        self.beta1, self.beta2 = (Tensor(beta, ms.float32) for beta in betas)
+        self.log_betas = tuple(float(np.log(max(beta, 1e-30))) for beta in betas)
+        self.eps = eps
+        self.adam = ops.Adam()
+        self.map = ops.HyperMap()
+
+    def learning_rate(self):
+        """The rate that the next update will use, a float32 scalar."""
+        return self.schedule(self.step)
+
+    def construct(self, gradients):
+        lr = self.learning_rate()
+        count = ops.cast(self.step + 1, ms.float32)
+        keep1, keep2 = ops.exp(count * self.log_betas[0]), ops.exp(count * self.log_betas[1])
+        # -expm1 keeps the digits of 1 - beta**t that float32 loses at the first steps
+        eps = self.eps * ops.sqrt(-ops.expm1(count * self.log_betas[1]))
+        update = ops.partial(_adam, self.adam, lr, keep1, keep2, self.beta1, self.beta2, eps)
+        done = self.map(update, self.decays, gradients, self.parameters, self.moment1, self.moment2)
+        return ops.depend(ops.assign(self.step, self.step + 1), done)
+
+
+def build_optimizer(network, train, total_steps):
+    """AdamW for the trainable parameters of ``network`` as the recipe's ``train`` section says."""
+    parameters = network.trainable_params()
+    decays = [train.weight_decay if decays_weight(p, train.decay_embeddings) else 0.0 for p in parameters]
+    schedule = WarmupCosine(train.lr, total_steps, round(train.warmup * total_steps), train.final_lr)
+    return AdamW(parameters, decays, schedule, train.betas, train.eps)
+
+
+def decays_weight(parameter, embeddings=False):
+    """Weight decay is for matrices: not for norms, biases, temperatures, nor embeddings unless asked."""
+    is_embedding = parameter.name.rsplit('.', 1)[-1] in ('embedding', 'position', 'class_embedding')
+    return parameter.ndim >= 2 and (embeddings or not is_embedding)
