@@ -1,6 +1,9 @@
 """The one place that asks which device this is: every device-specific choice is a function here."""
+import platform
+
 import mindspore as ms
 
+from hcma import __version__
 from hcma.errors import InputError
 
 
@@ -17,3 +20,9 @@ def set_up(mode, device='CPU'):
     except (RuntimeError, ValueError) as error:
         raise InputError(f'device {device}: MindSpore cannot use it here; for Ascend install the CANN toolkit that '
                          f'matches MindSpore {ms.__version__} and source its set_env.sh, or use CPU') from error
+
+
+def environment():
+    """What the report says about where a run was made."""
+    return {'mindspore': ms.__version__, 'python': platform.python_version(), 'hcma': __version__,
+            'device': ms.get_context('device_target')}

@@ -216,6 +216,7 @@ class Evaluate(Section):
 class Recipe(Section):
     """A whole run."""
     name: str = 'run'
+    device: Literal['CPU', 'Ascend'] = 'CPU'
     seed: int = Field(default=0, ge=0, lt=2 ** 31)
     data: Data = Data()
     model: Model = Field(default_factory=lambda: Model.model_validate({}))

@@ -1,0 +1,172 @@
+"""A packed data set: MindRecord shards of clean JPEGs with their captions, written whole or not at all, and read back.
+
+``DATA/meta.json`` describes it, ``DATA/rejects.jsonl`` names every row that was left out and why. The records are
+``image`` (JPEG bytes), ``captions`` (a JSON list), ``row`` (0 to n-1, in source order), ``group`` (the same for equal
+images) and ``source`` (``file:line``). The same input gives the same bytes, however many workers read it.
+"""
+import collections
+import hashlib
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+from tqdm import tqdm
+
+from hcma.data.images import ImageRejected, clean_jpeg
+from hcma.data.shards import MAX_FIELD_BYTES, ShardWriters, read_columns, read_rows, shard_names
+from hcma.data.sources.pairs import Reject
+from hcma.data.whole import appearing_folder
+from hcma.errors import InputError
+
+FORMAT = 1
+META = 'meta.json'
+REJECTS = 'rejects.jsonl'
+PAIRS_PER_SHARD = 20_000
+_AHEAD = 8  # images that each worker may be ahead of the writer
+
+
+def pack(pairs, out_dir, rejects=(), source='', shards=None, max_side=None, workers=None, overwrite=False):
+    """Write ``pairs`` (a list of ``Pair``) as a packed data set at ``out_dir`` and return its meta dict.
+
+    ``rejects`` are the rows that the source left out already. ``shards`` defaults to one for 20,000 pairs,
+    ``workers`` (threads: Pillow works outside Python's lock) to the number of cores. Raises ``InputError``.
+    """
+    rejects = list(rejects)
+    names = shard_names(shards or max(1, -(-len(pairs) // PAIRS_PER_SHARD)))
+    records = _Records()
+    with appearing_folder(out_dir, overwrite, META) as folder:
+        writers = ShardWriters(folder, names)
+        for pair, image in _clean_images(pairs, max_side, workers or os.cpu_count() or 1):
+            if isinstance(image, ImageRejected):
+                rejects.extend(Reject(pair.file, line, pair.name, str(image)) for line in pair.lines)
+            else:
+                writers.write(records.add(pair, image))
+        _require_some(records.images, rejects, source)
+        writers.close()
+        meta = {'format': FORMAT, 'images': records.images, 'captions': records.captions,
+                'rejected': count_kinds(rejects), 'source': source, 'shards': names,
+                'fingerprint': records.digest.hexdigest()}
+        _write_lines(os.path.join(folder, REJECTS), (_json(vars(reject)) for reject in rejects))
+        _write_lines(os.path.join(folder, META), [json.dumps(meta, indent=1, ensure_ascii=False)])
+    return meta
+
+
+def count_kinds(rejects):
+    """Return {reason without its detail: number of rows}, the most frequent first."""
+    return dict(collections.Counter(reject.kind for reject in rejects).most_common())
+
+
+class _Records:
+    """Makes the records in row order, and counts and fingerprints them on the way."""
+
+    def __init__(self):
+        self.images = self.captions = 0
+        self.digest = hashlib.sha256()
+
+    def add(self, pair, image):
+        """Return the record of ``pair`` with the JPEG bytes ``image``."""
+        image_digest = hashlib.sha256(image).digest()
+        record = {'captions': _json(pair.captions), 'row': self.images, 'group': _group(image_digest),
+                  'source': f'{pair.file}:{pair.lines[0]}'}
+        self.digest.update(image_digest + _json(record).encode('utf-8'))
+        self.images += 1
+        self.captions += len(pair.captions)
+        return {'image': image, **record}
+
+
+def _group(digest):
+    return int.from_bytes(digest[:8], 'big') >> 1  # 63 bits: never negative as int64
+
+
+def _clean_images(pairs, max_side, workers):
+    """Yield ``(pair, JPEG bytes or ImageRejected)`` in the order of ``pairs``, a bounded number of images ahead."""
+    with ThreadPoolExecutor(workers) as pool, tqdm(total=len(pairs), desc='pack', unit='image') as progress:
+        waiting = collections.deque()
+        todo = iter(pairs)
+        try:
+            while True:
+                for pair in todo:
+                    waiting.append((pair, pool.submit(_clean_image, pair, max_side)))
+                    if len(waiting) >= workers * _AHEAD:
+                        break
+                if not waiting:
+                    return
+                pair, job = waiting.popleft()
+                yield pair, job.result()
+                progress.update()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _clean_image(pair, max_side):
+    try:
+        image = clean_jpeg(pair.image.read(), max_side)
+    except ImageRejected as error:
+        return error
+    if len(image) > MAX_FIELD_BYTES:
+        return ImageRejected(f'too large: {len(image) >> 20} MiB as JPEG')
+    return image
+
+
+def _require_some(images, rejects, source):
+    if images:
+        return
+    reasons = '; '.join(f'{count} x {kind}' for kind, count in list(count_kinds(rejects).items())[:3])
+    first = f' (the first: {rejects[0].file}:{rejects[0].line} {rejects[0].image})' if rejects else ''
+    hint = '; pass --image-root if the images lie elsewhere' if 'missing file' in reasons else ''
+    raise InputError(f'{source}: no usable pair of image and caption: {reasons or "no rows"}{first}{hint}')
+
+
+def _json(value):
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _write_lines(path, lines):
+    with open(path, 'w', encoding='utf-8', errors='backslashreplace', newline='\n') as file:
+        file.writelines(line + '\n' for line in lines)
+
+
+def read_meta(data_dir):
+    """Return the meta dict of the packed data set ``data_dir``, or raise ``InputError`` if it is none."""
+    path = os.path.join(data_dir, META)
+    try:
+        with open(path, encoding='utf-8') as file:
+            meta = json.load(file)
+    except (OSError, ValueError) as error:
+        raise InputError(f'{data_dir}: not a packed data set (no readable {META}); make one with '
+                         f'tools/prepare.py PAIRS --out {data_dir}') from error
+    if not isinstance(meta, dict) or meta.get('format') != FORMAT:
+        raise InputError(f'{path}: not of format {FORMAT}; prepare the data anew with tools/prepare.py')
+    return meta
+
+
+def shard_paths(data_dir):
+    """Return the paths of the shards of ``data_dir``, or raise ``InputError`` if one is missing."""
+    paths = [os.path.join(data_dir, name) for name in read_meta(data_dir)['shards']]
+    for path in paths:
+        for needed in (path, path + '.db'):
+            if not os.path.exists(needed):
+                raise InputError(f'{needed}: missing; prepare the data anew with tools/prepare.py')
+    return paths
+
+
+def read_captions(data_dir):
+    """Return the captions of every image, ``list[list[str]]`` in row order."""
+    paths, count = shard_paths(data_dir), read_meta(data_dir)['images']
+    captions = [None] * count
+    records = read_columns(paths, ['captions', 'row'])
+    for record in tqdm(records, total=count, desc='captions', unit='image', delay=2, leave=False):
+        captions[record['row']] = json.loads(record['captions'])
+    return captions
+
+
+def read_records(data_dir, rows):
+    """Yield the records of ``rows`` in the order given, as dicts with ``captions`` a list of str."""
+    rows, count = [int(row) for row in rows], read_meta(data_dir)['images']
+    if any(not 0 <= row < count for row in rows):
+        raise IndexError(f'{data_dir} has rows 0 to {count - 1}')
+    if not rows:
+        return
+    for row, record in zip(rows, read_rows(shard_paths(data_dir), rows, count)):
+        assert record['row'] == row, f'{data_dir}: asked for row {row}, got {record["row"]}'
+        yield {**record, 'captions': json.loads(record['captions'])}

@@ -1,0 +1,83 @@
+"""Packed pairs to fixed-shape batches, prefetched by MindSpore's C++ pipeline while the device computes."""
+import hashlib
+import json
+import os
+import sys
+
+import mindspore.dataset as ds
+import numpy as np
+
+from hcma.data.crops import Decoder, sample_generator
+from hcma.data.meta import read_meta, shard_paths
+from hcma.data.shards import row_places
+from hcma.errors import InputError
+
+_RECORD = ['image', 'captions', 'row', 'group']
+COLUMNS = ['image', 'ids', 'length', 'group']
+
+
+class TrainingBatches:
+    """Epochs of batches ``image (B, S, S, 3) uint8, ids (B, L) int32, length (B,) int32, group (B, 2) int64``.
+
+    Order, crop and caption of a sample depend on (seed, epoch, row) alone. Every epoch shuffles all pairs and drops
+    the last incomplete batch. With ``ranks`` devices a batch is the rank's part of the global one, so all ranks
+    together see what one would. ``group`` holds the ids of the image and of the caption.
+    """
+
+    def __init__(self, data_dir, recipe, tokenizer, rank=0, ranks=1):
+        self.paths = shard_paths(data_dir)
+        self.rows = read_meta(data_dir)['images']
+        self.data, self.seed, self.batch = recipe.data, recipe.seed, recipe.train.batch_size
+        self.rank, self.ranks = rank, ranks
+        self.steps = self.rows // self.batch
+        if self.batch % ranks:
+            raise InputError(f'train.batch_size: {self.batch} cannot be shared by {ranks} devices; take a multiple')
+        self.workers = usable_workers(recipe.data.workers)
+        self.decoder = Decoder(recipe.model.image.size)
+        self.tokenizer = tokenizer
+
+    def epoch(self, number, start=0):
+        """Iterate over the batches of epoch ``number`` from step ``start`` on, each a list of four Tensors."""
+        order = np.random.default_rng((self.seed, number)).permutation(self.rows)[:self.steps * self.batch]
+        order = order.reshape(self.steps, self.ranks, -1)[start:, self.rank].reshape(-1)
+        if not len(order):
+            return iter(())
+        return self._pipeline(number, order).create_tuple_iterator(num_epochs=1)
+
+    def _pipeline(self, epoch, order):
+        ds.config.set_prefetch_size(self.data.prefetch)
+        places = row_places(order, len(self.paths), self.rows)
+        data = ds.MindDataset(self.paths, columns_list=_RECORD, sampler=ds.SubsetSampler(places),
+                              num_parallel_workers=1)
+        data = data.map(_Sample(self, epoch), _RECORD, COLUMNS, num_parallel_workers=self.workers)
+        return data.project(COLUMNS).batch(self.batch // self.ranks, drop_remainder=True)
+
+
+class _Sample:
+    """The map operation: one record to one training sample."""
+
+    def __init__(self, batches, epoch):
+        self.data, self.seed, self.epoch = batches.data, batches.seed, epoch
+        self.decoder, self.tokenizer = batches.decoder, batches.tokenizer
+
+    def __call__(self, image, captions, row, group):
+        generator = sample_generator(self.seed, self.epoch, int(row))
+        captions = json.loads(str(captions))
+        caption = captions[int(generator.integers(len(captions)))]
+        ids, length = self.tokenizer.encode([caption])
+        data = self.data
+        picture = self.decoder.crop(image, generator, data.crop_area, data.crop_aspect, data.flip)
+        return picture, ids[0], length[0], np.array([group, caption_group(caption)], np.int64)
+
+
+def caption_group(caption):
+    """A 63-bit id that equal captions share, whatever their case."""
+    return int.from_bytes(hashlib.blake2b(caption.lower().encode(), digest_size=8).digest(), 'big') >> 1
+
+
+def usable_workers(wanted):
+    """``wanted`` threads, but no more than there are cores: MindSpore refuses those."""
+    cores = os.cpu_count() or 1
+    if wanted > cores:
+        print(f'data.workers: {wanted} is more than the {cores} cores; using {cores}', file=sys.stderr)
+    return min(wanted, cores)

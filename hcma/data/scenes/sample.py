@@ -1,0 +1,104 @@
+"""One generated scene with all that is said about it; each is seeded by itself, by seed, split and number."""
+import random
+from dataclasses import dataclass, replace
+
+from PIL import Image
+
+from hcma.data.scenes.claims import COUNT_SHARE, draw_claim, draw_count
+from hcma.data.scenes.drawing import draw_background, render
+from hcma.data.scenes.language import draw_wording, say
+from hcma.data.scenes.layout import draw_things
+from hcma.data.scenes.negatives import draw_negatives
+from hcma.data.scenes.questions import draw_questions
+from hcma.data.scenes.twins import draw_twins
+
+TRIES = 20  # of a caption that is not yet there
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the scenes of a set have in common: see write_scenes."""
+
+    captions: int = 4
+    seed: int = 0
+    relations: float = 0.0
+    twins: bool = False
+
+    @property
+    def heavy(self):
+        """The share of relation-heavy scenes: with twins and no share given, all."""
+        return self.relations or (1.0 if self.twins else 0.0)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A picture (RGB, 48 x 48), its things, captions, choices (type, caption, negative caption; none in train) and
+    questions (type, question, answer); twins bear the same number."""
+
+    image: Image.Image
+    things: list
+    captions: list
+    choices: list
+    questions: list
+    twin: int | None = None
+
+    def alone(self):
+        """The sample as one without a twin."""
+        return replace(self, twin=None)
+
+
+def make_samples(split, number, options):
+    """The samples of the unit of that number: two with ``twins`` (twins or not), else one."""
+    heavy = int((number + 1) * options.heavy) > int(number * options.heavy)  # spread evenly
+    if not options.twins:
+        return [_single(_rng(options, split, number), split, options, heavy)]
+    if heavy:
+        return _twins(_rng(options, split, number), split, options, number)
+    return [_single(_rng(options, split, number, half), split, options, False) for half in (0, 1)]
+
+
+def _rng(options, split, *number):
+    return random.Random(f'{options.seed} {split} {number}')
+
+
+def _single(rng, split, options, related):
+    while True:
+        things = draw_things(rng, split)
+        if not related or draw_claim(things, rng, related=True):
+            break
+    image = render(things, draw_background(rng), rng)
+    captions = _captions(lambda: _claim(things, rng, related), options.captions, rng)
+    return Sample(image, things, captions, _choices(things, rng, split, related), draw_questions(things, rng))
+
+
+def _twins(rng, split, options, number):
+    background = draw_background(rng)
+    samples = []
+    for things, claims in draw_twins(rng, split, options.captions):
+        image = render(things, background, rng)
+        captions = [say(claim, draw_wording(rng)) for claim in claims]
+        samples.append(Sample(image, things, captions, _choices(things, rng, split, related=True),
+                              draw_questions(things, rng), number))
+    return samples
+
+
+def _choices(things, rng, split, related):
+    return [] if split == 'train' else draw_negatives(things, rng, related)
+
+
+def _claim(things, rng, related):
+    if not related and rng.random() < COUNT_SHARE:
+        return draw_count(things, rng)
+    return draw_claim(things, rng, related)
+
+
+def _captions(draw, number, rng):
+    """So many captions, different ones as far as chance allows."""
+    captions = []
+    while len(captions) < number:
+        for _ in range(TRIES):
+            caption = say(draw(), draw_wording(rng))
+            if caption not in captions:
+                break
+        captions.append(caption)
+    return captions

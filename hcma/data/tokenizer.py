@@ -1,0 +1,86 @@
+"""Captions to token ids of one fixed length: a byte-level BPE trained on the captions, or a given tokenizer.json."""
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from hcma.errors import InputError
+
+PAD, BEGIN, END = '<|pad|>', '<|begin|>', '<|end|>'
+# Names that well-known tokenizers give to their begin and end tokens.
+BEGIN_NAMES = (BEGIN, '<|startoftext|>', '[CLS]', '<s>', '<bos>')
+END_NAMES = (END, '<|endoftext|>', '[SEP]', '</s>', '<eos>')
+
+
+class CaptionTokenizer:
+    """Encodes captions as begin, tokens, end, padded to ``length``; what is too long loses tokens before the end.
+
+    ``truncated`` counts the captions that were cut.
+    """
+
+    def __init__(self, tokenizer, length, where='tokenizer'):
+        self.tokenizer = tokenizer
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+        self.length = length
+        self.begin = _special_id(tokenizer, BEGIN_NAMES, where)
+        self.end = _special_id(tokenizer, END_NAMES, where)
+        self.truncated = 0
+
+    @property
+    def vocab_size(self):
+        """One more than the largest id."""
+        return max(self.tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+
+    def encode(self, captions):
+        """A list of N captions to ids (N, length) int32, zero after the end token, and their lengths (N,) int32."""
+        ids = np.zeros((len(captions), self.length), np.int32)
+        lengths = np.zeros(len(captions), np.int32)
+        encodings = self.tokenizer.encode_batch(list(captions), add_special_tokens=False)
+        for row, encoding in enumerate(encodings):
+            tokens = encoding.ids[:self.length - 2]
+            self.truncated += len(encoding.ids) > len(tokens)
+            lengths[row] = len(tokens) + 2
+            ids[row, :lengths[row]] = [self.begin, *tokens, self.end]
+        return ids, lengths
+
+    def pieces(self, caption):
+        """The text piece of each token between begin and end, in order, for drawing: they join to the caption."""
+        encoding = self.tokenizer.encode(caption, add_special_tokens=False)
+        return [caption[start:end] for start, end in encoding.offsets[:self.length - 2]]
+
+    def to_json(self):
+        """The tokenizer as the text of a tokenizer.json."""
+        return self.tokenizer.to_str(pretty=True)
+
+
+def train_tokenizer(captions, vocab_size, length):
+    """A byte-level BPE of at most ``vocab_size`` tokens; lower case, so that a word has one form, NFC for Chinese."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=[PAD, BEGIN, END], show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(captions, trainer)
+    return CaptionTokenizer(tokenizer, length)
+
+
+def load_tokenizer(path, length):
+    """Read a tokenizer.json; raises ``InputError`` when it is none, or has no begin and end tokens."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f'{path}: no such tokenizer; give the path of a tokenizer.json')
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises plain Exception for every fault of the file
+        raise InputError(f'{path}: not a tokenizer.json ({error})') from None
+    return CaptionTokenizer(tokenizer, length, str(path))
+
+
+def _special_id(tokenizer, names, where):
+    for name in names:
+        token_id = tokenizer.token_to_id(name)
+        if token_id is not None:
+            return token_id
+    raise InputError(f'{where}: has none of the tokens {", ".join(names)}; add one to the tokenizer')

@@ -1,0 +1,120 @@
+"""What happens beside the training itself, as MindSpore callbacks: log lines, the progress bar, checkpoints, stopping."""
+import json
+import signal
+import time
+
+from mindspore.train.callback import Callback
+from tqdm import tqdm
+
+from hcma.training.checkpoint import checkpoint_path, keep_newest, save_checkpoint
+from hcma.training.run_folder import LOG
+
+
+class StepLog(Callback):
+    """Writes a line of ``log.jsonl`` for every step.
+
+    The steps' metrics stay on the device until ``every`` of them wait: reading each at once would make the host and
+    the device wait for each other. ``latest`` is the last line written.
+    """
+
+    def __init__(self, run_dir, every=10):
+        self.path = run_dir / LOG
+        self.every = every
+        self.latest = {}
+        self.waiting = []
+
+    def on_train_begin(self, run_context):
+        self.file = open(self.path, 'a', encoding='utf-8', buffering=1)
+        self.since = time.perf_counter()
+
+    def on_train_step_end(self, run_context):
+        run = run_context.original_args()
+        self.waiting.append((run.cur_step_num, run.cur_epoch_num, run.net_outputs[1], run.data_wait))
+        if len(self.waiting) >= self.every:
+            self.flush(run)
+
+    def on_train_end(self, run_context):
+        self.flush(run_context.original_args())
+        self.file.close()
+
+    def flush(self, run):
+        """Write the lines that wait."""
+        if not self.waiting:
+            return
+        names = run.train_network.metric_names
+        rows = [row.asnumpy().tolist() for _, _, row, _ in self.waiting]
+        seconds = time.perf_counter() - self.since
+        rate = run.batch_size * len(rows) / seconds
+        for (step, epoch, _, wait), row in zip(self.waiting, rows):
+            self.latest = {'step': step, 'epoch': epoch, **dict(zip(names, row)), 'images_per_s': round(rate, 1),
+                           'data_wait': round(wait * len(rows) / seconds, 4)}
+            self.file.write(json.dumps(self.latest) + '\n')
+        self.waiting.clear()
+        self.since = time.perf_counter()
+
+
+class ProgressBar(Callback):
+    """A tqdm bar over all steps, with loss, temperatures, speed and the share of time spent waiting for data."""
+
+    def __init__(self, log, start):
+        self.log = log
+        self.start = start
+
+    def on_train_begin(self, run_context):
+        run = run_context.original_args()
+        self.bar = tqdm(total=run.batch_num * run.epoch_num, initial=self.start, desc=run.name, unit='step',
+                        mininterval=1.0, dynamic_ncols=True)
+
+    def on_train_step_end(self, run_context):
+        latest = self.log.latest
+        if latest and latest['step'] == run_context.original_args().cur_step_num:
+            scales = '/'.join(f'{value:.1f}' for name, value in latest.items()
+                              if name.startswith('scale_'))
+            self.bar.set_postfix_str(f'loss {latest["loss"]:.3f}, 1/temperature {scales}, '
+                                     f'{latest["images_per_s"]:.0f} images/s, data wait {latest["data_wait"]:.0%}',
+                                     refresh=False)
+        self.bar.update()
+
+    def on_train_end(self, run_context):
+        self.bar.close()
+
+
+class Checkpoints(Callback):
+    """A checkpoint every ``train.checkpoint_every`` steps, and one where the run ends."""
+
+    def __init__(self, run_dir, recipe, tokenizer, log, fingerprint):
+        self.run_dir, self.recipe, self.tokenizer = run_dir, recipe, tokenizer
+        self.log, self.fingerprint = log, fingerprint
+        self.saved = 0
+
+    def on_train_step_end(self, run_context):
+        run = run_context.original_args()
+        if run.cur_step_num % self.recipe.train.checkpoint_every == 0:
+            self.save(run)
+
+    def on_train_end(self, run_context):
+        self.save(run_context.original_args())
+
+    def save(self, run):
+        """Write the checkpoint of this step, if it is not there, then drop old ones."""
+        if self.saved == run.cur_step_num or not run.cur_step_num:
+            return
+        self.log.flush(run)  # the log never lags behind a checkpoint
+        progress = {'step': str(run.cur_step_num), 'data': self.fingerprint}
+        save_checkpoint(checkpoint_path(self.run_dir, run.cur_step_num), run.train_network, self.recipe,
+                        self.tokenizer, progress)
+        keep_newest(self.run_dir, self.recipe.train.keep_checkpoints)
+        self.saved = run.cur_step_num
+
+
+class StopOnSignal(Callback):
+    """Ctrl-C or SIGTERM ends the run after the current step, with a checkpoint."""
+
+    def on_train_begin(self, run_context):
+        def stop(number, frame):
+            run_context.request_stop()
+        self.before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def on_train_end(self, run_context):
+        for number, handler in self.before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,119 @@
+"""Checkpoints: folders that appear whole or not at all, and hold all it takes to use a model or to go on training it.
+
+``model.safetensors`` the weights, ``recipe.yaml``, ``tokenizer.json``, and ``state.safetensors`` what only training
+needs: moments, step counts, loss scale, and as its metadata the number of batches seen and the data's fingerprint.
+"""
+from pathlib import Path
+import re
+import shutil
+
+from mindspore import Tensor
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from hcma.data.tokenizer import load_tokenizer
+from hcma.data.whole import appearing_folder
+from hcma.errors import InputError
+from hcma.models.hcma import build_model
+from hcma.recipe_io import dump_recipe, load_recipe
+
+MODEL, STATE, RECIPE, TOKENIZER = 'model.safetensors', 'state.safetensors', 'recipe.yaml', 'tokenizer.json'
+_NAME = re.compile(r'step_(\d{8})')
+
+
+def save_checkpoint(folder, step_cell, recipe, tokenizer, progress):
+    """Write checkpoint ``folder``; ``progress`` is a dict of str to str that comes back from ``load_state``."""
+    model = step_cell.network.model
+    with appearing_folder(folder, True, MODEL) as partial:
+        partial = Path(partial)
+        save_file(_arrays(model.get_parameters()), partial / MODEL)
+        save_file(_arrays(_state(step_cell)), partial / STATE, metadata=progress)
+        (partial / RECIPE).write_text(dump_recipe(recipe), encoding='utf-8')
+        (partial / TOKENIZER).write_text(tokenizer.to_json(), encoding='utf-8')
+
+
+def load_model(folder):
+    """The (model, recipe, tokenizer) of a checkpoint, or of a run's last checkpoint."""
+    folder = resolve_checkpoint(folder)
+    recipe = load_recipe(folder / RECIPE)
+    tokenizer = load_tokenizer(folder / TOKENIZER, recipe.model.text.length)
+    model = build_model(recipe, tokenizer.vocab_size)
+    restore(model.get_parameters(), folder / MODEL)
+    model.clamp_scales()
+    model.set_train(False)
+    return model, recipe, tokenizer
+
+
+def load_state(folder, step_cell):
+    """Put the weights and the training state of checkpoint ``folder`` into ``step_cell``; returns its ``progress``."""
+    restore(step_cell.network.model.get_parameters(), folder / MODEL)
+    return restore(_state(step_cell), folder / STATE)
+
+
+def checkpoints(run_dir):
+    """The whole checkpoints of a run, oldest first."""
+    folder = Path(run_dir) / 'checkpoints'
+    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)] if folder.is_dir() else []
+    return sorted(found)
+
+
+def checkpoint_path(run_dir, step):
+    """Where the checkpoint after ``step`` batches belongs."""
+    return Path(run_dir) / 'checkpoints' / f'step_{step:08d}'
+
+
+def keep_newest(run_dir, count):
+    """Remove all but the newest ``count`` checkpoints; a half-removed one no longer has a checkpoint's name."""
+    for path in checkpoints(run_dir)[:-count]:
+        doomed = path.with_name(f'.{path.name}.old')
+        path.rename(doomed)
+        shutil.rmtree(doomed)
+
+
+def resolve_checkpoint(path):
+    """``path`` itself if it is a checkpoint, else the newest one of the run ``path``; raises ``InputError``."""
+    path = Path(path)
+    if (path / MODEL).is_file():
+        return path
+    found = checkpoints(path)
+    if not found:
+        raise InputError(f'{path}: neither a checkpoint nor a run with one; train first with tools/train.py '
+                         f'RECIPE --out {path}')
+    return found[-1]
+
+
+def restore(parameters, path):
+    """Fill ``parameters`` from the safetensors file ``path``: every name, shape and type must match.
+
+    Returns the file's metadata. Raises ``InputError`` listing what does not fit.
+    """
+    parameters = {parameter.name: parameter for parameter in parameters}
+    try:
+        with safe_open(path, 'numpy') as file:
+            stored = set(file.keys())
+            wrong = [f'{name} is missing' for name in sorted(parameters.keys() - stored)]
+            wrong += [f'{name} is not in this model' for name in sorted(stored - parameters.keys())]
+            arrays = {name: file.get_tensor(name) for name in parameters.keys() & stored}
+            metadata = file.metadata() or {}
+    except (OSError, SafetensorError) as error:
+        raise InputError(f'{path}: cannot be read ({error}); take another checkpoint') from None
+    for name, array in sorted(arrays.items()):
+        expected = parameters[name].shape
+        if array.shape != tuple(expected):
+            wrong.append(f'{name} has shape {array.shape}, the model wants {tuple(expected)}')
+    if wrong:
+        more = f' and {len(wrong) - 5} more' if len(wrong) > 5 else ''
+        raise InputError(f'{path}: does not fit the model: {"; ".join(wrong[:5])}{more}')
+    for name, array in arrays.items():
+        parameters[name].set_data(Tensor(array, parameters[name].dtype))
+    return metadata
+
+
+def _arrays(parameters):
+    return {parameter.name: parameter.asnumpy() for parameter in parameters}
+
+
+def _state(step_cell):
+    """Every parameter of the step that is not the model's."""
+    weights = {id(parameter) for parameter in step_cell.network.model.get_parameters()}
+    return [parameter for parameter in step_cell.get_parameters() if id(parameter) not in weights]

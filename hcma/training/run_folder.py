@@ -1,0 +1,75 @@
+"""A run's folder: ``recipe.yaml``, ``log.jsonl``, ``checkpoints/``, ``metrics.json``, ``examples/``, ``report.html``."""
+import json
+import os
+from pathlib import Path
+
+from hcma.errors import InputError
+from hcma.recipe_io import dump_recipe, load_recipe
+
+LOG, METRICS, RECIPE = 'log.jsonl', 'metrics.json', 'recipe.yaml'
+# What may differ when a run is resumed: it changes how the run is carried out, not what it computes.
+FREE_ON_RESUME = {('data', 'train'), ('data', 'workers'), ('data', 'prefetch'), ('train', 'checkpoint_every'),
+                  ('train', 'keep_checkpoints'), ('evaluate', 'weights'), ('evaluate', 'batch_size'), ('name',)}
+
+
+def open_run(run_dir, recipe, resume):
+    """Create the folder of a run with its recipe, or check that ``recipe`` continues the run that is there."""
+    run_dir = Path(run_dir)
+    stored = run_dir / RECIPE
+    if stored.exists() and not resume:
+        raise InputError(f'{run_dir}: holds a run already; pass --resume to continue it, or another --out')
+    if stored.exists():
+        _require_same(load_recipe(stored), recipe, run_dir)
+    try:
+        (run_dir / 'checkpoints').mkdir(parents=True, exist_ok=True)
+        stored.write_text(dump_recipe(recipe), encoding='utf-8')
+    except OSError as error:
+        raise InputError(f'{run_dir}: cannot be written ({error.strerror}); choose another --out') from None
+    return run_dir
+
+
+def truncate_log(run_dir, step):
+    """Drop the lines of steps beyond ``step``: a killed run may have logged more than its last checkpoint holds."""
+    path = Path(run_dir) / LOG
+    if not path.exists():
+        return
+    kept = [line for line in path.read_text(encoding='utf-8').splitlines() if _step(line) <= step]
+    partial = path.with_suffix('.partial')
+    partial.write_text(''.join(line + '\n' for line in kept), encoding='utf-8')
+    os.replace(partial, path)
+
+
+def update_metrics(run_dir, **sections):
+    """Merge ``sections`` into the run's ``metrics.json``."""
+    path = Path(run_dir) / METRICS
+    try:
+        metrics = json.loads(path.read_text(encoding='utf-8'))
+    except (OSError, ValueError):
+        metrics = {}
+    metrics.update(sections)
+    partial = path.with_suffix('.partial')
+    partial.write_text(json.dumps(metrics, indent=1, ensure_ascii=False), encoding='utf-8')
+    os.replace(partial, path)
+
+
+def _step(line):
+    try:
+        return json.loads(line)['step']
+    except (ValueError, KeyError):
+        return float('inf')  # a line that a killed run wrote in part
+
+
+def _require_same(old, new, run_dir):
+    for path, before, after in _differences(old.model_dump(), new.model_dump()):
+        if not any(path[:len(free)] == free for free in FREE_ON_RESUME):
+            raise InputError(f'{run_dir}: its recipe has {".".join(path)} = {before!r}, now it is {after!r}; '
+                             'resume with the same recipe, or start another run')
+
+
+def _differences(old, new, path=()):
+    for key in old.keys() | new.keys():
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            yield from _differences(before, after, path + (key,))
+        elif before != after:
+            yield path + (key,), before, after

@@ -1,0 +1,37 @@
+"""Train a model: ``tools/train.py RECIPE --set data.train=DATA --out RUN [--resume]``.
+
+RECIPE is a YAML file such as recipes/configs/flickr8k.yaml, DATA a folder made by tools/prepare.py. RUN gets the
+checkpoints, log.jsonl and report.html. Ctrl-C stops after the current step; --resume goes on from there.
+"""
+import argparse
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+
+from hcma import cli  # noqa: E402
+from hcma.data.meta import require_training_data  # noqa: E402
+from hcma.recipe_io import load_recipe  # noqa: E402
+
+
+def main():
+    """Check the recipe before anything is loaded, then train."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('recipe', metavar='RECIPE')
+    parser.add_argument('--set', metavar='KEY=VALUE', action='append', default=[], dest='overrides',
+                        help='override a key of the recipe, such as train.epochs=3; may be repeated')
+    parser.add_argument('--out', metavar='RUN', required=True, help='the folder of the run')
+    parser.add_argument('--resume', action='store_true', help='go on from the newest checkpoint in RUN')
+    arguments = parser.parse_args()
+    recipe = load_recipe(arguments.recipe, arguments.overrides)
+    require_training_data(recipe)
+
+    from hcma.report import write_report  # what loads MindSpore comes after the checks
+    from hcma.training.trainer import train
+    finished = train(recipe, arguments.out, arguments.resume)
+    print(f'{"trained" if finished else "stopped; --resume goes on"}: {write_report(arguments.out)}')
+    return 0 if finished else 130
+
+
+if __name__ == '__main__':
+    cli.run(main)
