@@ -25,8 +25,11 @@ class Decoder:
         self.resize = vision.Resize((size, size), vision.Inter.PILCUBIC)
 
     def whole(self, jpeg):
-        """The central square of the picture, as in evaluation."""
-        picture = self.decode(np.frombuffer(jpeg, np.uint8))
+        """The central square of a JPEG, as in evaluation."""
+        return self.square(self.decode(np.frombuffer(jpeg, np.uint8)))
+
+    def square(self, picture):
+        """The central square of a decoded picture (height, width, 3) uint8."""
         height, width = picture.shape[:2]
         side = min(height, width)
         return self._cut(picture, (height - side) // 2, (width - side) // 2, side, side)

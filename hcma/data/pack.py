@@ -13,13 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from tqdm import tqdm
 
 from hcma.data.images import ImageRejected, clean_jpeg
+from hcma.data.meta import FORMAT, META, read_meta, shard_paths
 from hcma.data.shards import MAX_FIELD_BYTES, ShardWriters, read_columns, read_rows, shard_names
 from hcma.data.sources.pairs import Reject
 from hcma.data.whole import appearing_folder
 from hcma.errors import InputError
 
-FORMAT = 1
-META = 'meta.json'
 REJECTS = 'rejects.jsonl'
 PAIRS_PER_SHARD = 20_000
 _AHEAD = 8  # images that each worker may be ahead of the writer
@@ -124,30 +123,6 @@ def _json(value):
 def _write_lines(path, lines):
     with open(path, 'w', encoding='utf-8', errors='backslashreplace', newline='\n') as file:
         file.writelines(line + '\n' for line in lines)
-
-
-def read_meta(data_dir):
-    """Return the meta dict of the packed data set ``data_dir``, or raise ``InputError`` if it is none."""
-    path = os.path.join(data_dir, META)
-    try:
-        with open(path, encoding='utf-8') as file:
-            meta = json.load(file)
-    except (OSError, ValueError) as error:
-        raise InputError(f'{data_dir}: not a packed data set (no readable {META}); make one with '
-                         f'tools/prepare.py PAIRS --out {data_dir}') from error
-    if not isinstance(meta, dict) or meta.get('format') != FORMAT:
-        raise InputError(f'{path}: not of format {FORMAT}; prepare the data anew with tools/prepare.py')
-    return meta
-
-
-def shard_paths(data_dir):
-    """Return the paths of the shards of ``data_dir``, or raise ``InputError`` if one is missing."""
-    paths = [os.path.join(data_dir, name) for name in read_meta(data_dir)['shards']]
-    for path in paths:
-        for needed in (path, path + '.db'):
-            if not os.path.exists(needed):
-                raise InputError(f'{needed}: missing; prepare the data anew with tools/prepare.py')
-    return paths
 
 
 def read_captions(data_dir):
