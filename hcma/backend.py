@@ -7,8 +7,8 @@ from hcma import __version__
 from hcma.errors import InputError
 
 
-def has_fast_convolution():
-    """Ascend runs convolutions natively; on CPU they are gathered and multiplied instead."""
+def prefers_native_kernels():
+    """Ascend runs convolutions and layer norms natively; on CPU both are faster as matrix products."""
     return ms.get_context('device_target') == 'Ascend'
 
 

@@ -3,6 +3,7 @@
 Exit codes: 0 done, 2 the user's input is wrong (one sentence on stderr), 1 a fault of ours (a stack trace),
 130 interrupted.
 """
+import argparse
 import os
 import sys
 import warnings
@@ -22,6 +23,14 @@ def run(main):
         print('interrupted', file=sys.stderr)
         code = 130
     sys.exit(code)
+
+
+def positive(text):
+    """Return ``text`` as an int above 0, or let argparse refuse it."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f'{text} is not above 0')
+    return number
 
 
 def quieten():

@@ -2,8 +2,7 @@
 
 Nothing here imports MindSpore, so that a wrong recipe is reported before anything is loaded.
 """
-import math
-from typing import Literal, Optional
+from typing import Annotated, Literal, Optional
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -16,7 +15,7 @@ PositiveInt = Field(ge=1)  # reused by every width and count
 
 class Section(BaseModel):
     """A part of the recipe: no unknown keys, no silent conversions, no change after reading."""
-    model_config = ConfigDict(extra='forbid', frozen=True, strict=True)
+    model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
 
     @field_validator('*', mode='before')
     @classmethod
@@ -40,8 +39,8 @@ class ImageTower(Section):
     heads: int = PositiveInt
     mlp_width: int = PositiveInt
     stem: Literal['convolution', 'patchify'] = 'patchify'
-    stem_channels: tuple[int, ...] = ()
-    patch_size: Optional[int] = None
+    stem_channels: tuple[Annotated[int, PositiveInt], ...] = ()
+    patch_size: Optional[int] = Field(default=None, ge=1)
     pool: Literal['class', 'mean'] = 'class'
     activation: Activation = 'quick_gelu'
 
@@ -50,8 +49,8 @@ class ImageTower(Section):
     def _convolutions_make_the_patch(cls, values):
         """Each stride-2 convolution of the stem halves the side, so the patch size follows from their number."""
         if isinstance(values, dict) and values.get('stem') == 'convolution' and values.get('patch_size') is None:
-            channels = values.get('stem_channels') or ()
-            return {**values, 'patch_size': 2 ** len(channels)}
+            channels = values.get('stem_channels')
+            return {**values, 'patch_size': 2 ** len(channels) if isinstance(channels, (list, tuple)) else 1}
         return values
 
     @model_validator(mode='after')
@@ -108,7 +107,7 @@ class Model(Section):
     def _preset_below_overrides(cls, values):
         if not isinstance(values, dict):
             return values
-        preset = PRESETS.get(values.get('preset', 'small'), {})
+        preset = PRESETS.get(str(values.get('preset', 'small')), {})
         merged = {**preset, **values}
         for tower in ('image', 'text'):
             if isinstance(values.get(tower, {}), dict):
@@ -163,16 +162,20 @@ class Loss(Section):
 
     @model_validator(mode='after')
     def _weights_have_levels(self):
-        for level, weight in self.weights.items():
-            if level not in self.levels:
-                raise ValueError(f'weights: {level} is not among the levels {", ".join(self.levels)}')
-            if not 0 <= weight < math.inf:
-                raise ValueError(f'weights: {level} must be a finite number from 0 up')
+        _check_weights('weights', self.weights, self.levels)
         return self
 
     def weight(self, level):
         """The weight of ``level`` in the sum."""
         return self.weights.get(level, 1.0)
+
+
+def _check_weights(key, weights, levels):
+    for level, weight in weights.items():
+        if level not in levels:
+            raise ValueError(f'{key}: {level} is not among the levels {", ".join(levels)}')
+        if weight < 0:
+            raise ValueError(f'{key}: {level} is {weight}, a weight is a number from 0 up')
 
 
 class LossScale(Section):
@@ -223,3 +226,8 @@ class Recipe(Section):
     loss: Loss = Loss()
     train: Train
     evaluate: Evaluate = Evaluate()
+
+    @model_validator(mode='after')
+    def _evaluated_levels_are_trained(self):
+        _check_weights('evaluate.weights', self.evaluate.weights, self.loss.levels)
+        return self

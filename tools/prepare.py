@@ -6,14 +6,11 @@ that could not be used is named in DATA/rejects.jsonl.
 """
 import argparse
 import os
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
-
-from hcma import cli  # noqa: E402
-from hcma.data.meta import META  # noqa: E402
-from hcma.data.sources import FORMATS, Options, read_pairs  # noqa: E402
-from hcma.data.whole import require_free  # noqa: E402
+from hcma import cli
+from hcma.data.meta import META
+from hcma.data.sources import FORMATS, Options, read_pairs
+from hcma.data.whole import require_free
 
 
 def parse_arguments():
@@ -26,19 +23,11 @@ def parse_arguments():
     parser.add_argument('--image-key', metavar='NAME', help='the field with the image; in folders and tars its suffix')
     parser.add_argument('--caption-key', metavar='NAME', help='the field with the captions, or their suffix')
     parser.add_argument('--split', metavar='NAME', help='keep only rows whose "split" field equals NAME')
-    parser.add_argument('--max-side', metavar='PIXELS', type=positive, help='shrink larger images to this')
-    parser.add_argument('--workers', metavar='N', type=positive, help='threads that read images (default: all cores)')
-    parser.add_argument('--shards', metavar='N', type=positive, help='files to make (default: one for 20,000 images)')
+    parser.add_argument('--max-side', metavar='PIXELS', type=cli.positive, help='shrink larger images to this')
+    parser.add_argument('--workers', metavar='N', type=cli.positive, help='threads that read images (default: all cores)')
+    parser.add_argument('--shards', metavar='N', type=cli.positive, help='files to make (default: one for 20,000 images)')
     parser.add_argument('--overwrite', action='store_true', help='replace DATA if it is a packed data set')
     return parser.parse_args()
-
-
-def positive(text):
-    """Return ``text`` as an int above 0, or let argparse refuse it."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f'{text} is not above 0')
-    return number
 
 
 def main():

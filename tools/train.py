@@ -4,14 +4,10 @@ RECIPE is a YAML file such as recipes/configs/flickr8k.yaml, DATA a folder made 
 checkpoints, log.jsonl and report.html. Ctrl-C stops after the current step; --resume goes on from there.
 """
 import argparse
-import os
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
-
-from hcma import cli  # noqa: E402
-from hcma.data.meta import require_training_data  # noqa: E402
-from hcma.recipe_io import load_recipe  # noqa: E402
+from hcma import cli
+from hcma.data.meta import require_training_data
+from hcma.recipe_io import load_recipe
 
 
 def main():

@@ -1,4 +1,5 @@
 """Captions to token ids of one fixed length: a byte-level BPE trained on the captions, or a given tokenizer.json."""
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,10 @@ class CaptionTokenizer:
     def pieces(self, caption):
         """The text piece of each token between begin and end, in order, for drawing: they join to the caption."""
         encoding = self.tokenizer.encode(caption, add_special_tokens=False)
-        return [caption[start:end] for start, end in encoding.offsets[:self.length - 2]]
+        # Cut at the ends only: the tokens that share one character all have its offsets, and the first takes it.
+        ends = [0, *itertools.accumulate((end for _, end in encoding.offsets), max)]
+        ends[-1] = len(caption)  # what normalising merged into the last character
+        return [caption[start:end] for start, end in itertools.pairwise(ends[:self.length - 1])]
 
     def to_json(self):
         """The tokenizer as the text of a tokenizer.json."""

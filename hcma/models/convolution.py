@@ -38,9 +38,8 @@ class Neighbourhoods(nn.Cell):
     def __init__(self, side, stride):
         super().__init__()
         gather, scatter, self.out_side = neighbourhood_index(side, stride)
-        self.reach = scatter.shape[1]
         self.gather_index = Tensor(gather.reshape(-1))
-        self.scatter_index = Tensor(scatter.reshape(-1))
+        self.scatter_index = tuple(Tensor(column.copy()) for column in scatter.T)
 
     def construct(self, x):
         batch, _, channels = x.shape
@@ -48,11 +47,13 @@ class Neighbourhoods(nn.Cell):
         return ops.gather(padded, self.gather_index, 1).reshape(batch, -1, KERNEL * KERNEL * channels)
 
     def bprop(self, x, out, dout):
-        batch, positions, channels = x.shape
+        batch, _, channels = x.shape
         flat = dout.reshape(batch, -1, channels)
         padded = ops.concat((flat, ops.zeros((batch, 1, channels), dout.dtype)), 1)
-        gathered = ops.gather(padded, self.scatter_index, 1).reshape(batch, positions, self.reach, channels)
-        return (gathered.sum(2),)
+        total = ops.gather(padded, self.scatter_index[0], 1)
+        for index in self.scatter_index[1:]:
+            total = total + ops.gather(padded, index, 1)
+        return (total,)
 
 
 class Convolution(nn.Cell):
@@ -64,7 +65,8 @@ class Convolution(nn.Cell):
         fan_in = KERNEL * KERNEL * inputs
         self.weight = init.normal(fan_in, outputs, std=1 / math.sqrt(3 * fan_in))
         self.bias = Parameter(Tensor(np.zeros(outputs, np.float32)))
-        self.native = backend.has_fast_convolution()
+        self.product = ops.MatMul()
+        self.native = backend.prefers_native_kernels()
         if self.native:
             self.convolve = ops.Conv2D(outputs, KERNEL, pad_mode='pad', pad=1, stride=stride)
         else:
@@ -78,5 +80,5 @@ class Convolution(nn.Cell):
             y = self.convolve(picture, kernel).reshape(batch, self.outputs, -1).transpose(0, 2, 1)
             return y + self.bias
         seen = self.neighbourhoods(x)
-        y = ops.matmul(seen.reshape(-1, KERNEL * KERNEL * self.inputs), self.weight)
+        y = self.product(seen.reshape(-1, KERNEL * KERNEL * self.inputs), self.weight)
         return (y + self.bias).reshape(batch, -1, self.outputs)

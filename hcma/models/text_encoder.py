@@ -11,7 +11,8 @@ class TextEncoder(nn.Cell):
     """Ids (B, L) with their number of tokens (B,) to words (B, L, D), their mask (B, L) and sentence (B, D).
 
     Position 0 is the begin token and position ``length - 1`` the end token: both are found by position, so no
-    token id (nor the padding's) has a meaning here. ``word_mask`` is 1 on words, 0 on begin, end and padding.
+    token id (nor the padding's) has a meaning here. ``word_mask`` is 1 on words, 0 on begin, end and padding;
+    a row of padding only (length 0) has no words and, before projection, a sentence of zeros.
     """
 
     def __init__(self, config, vocab_size, init):
@@ -31,7 +32,7 @@ class TextEncoder(nn.Cell):
         length = length_B.reshape(-1, 1)
         present = ops.cast(self.index < length, ms.float32)
         end = ops.cast(ops.equal(self.index, length - 1), ms.float32)
-        word_mask = present - end - ops.cast(ops.equal(self.index, 0), ms.float32)
+        word_mask = ops.cast(ops.logical_and(self.index > 0, self.index < length - 1), ms.float32)
         bias = ((1 - present) * EXCLUDED).reshape(-1, 1, 1, present.shape[1])
         if self.order_bias is not None:
             bias = bias + self.order_bias
@@ -42,5 +43,5 @@ class TextEncoder(nn.Cell):
             if number + 1 == self.word_layer:
                 words = x
         words, x = self.norm(words), self.norm(x)
-        weight = end if self.pool_end else present / length
+        weight = end if self.pool_end else present / ops.maximum(length, 1)
         return words, word_mask, (x * ops.expand_dims(weight, -1)).sum(1)

@@ -85,7 +85,9 @@ class Checkpoints(Callback):
     def __init__(self, run_dir, recipe, tokenizer, log, fingerprint):
         self.run_dir, self.recipe, self.tokenizer = run_dir, recipe, tokenizer
         self.log, self.fingerprint = log, fingerprint
-        self.saved = 0
+
+    def on_train_begin(self, run_context):
+        self.saved = run_context.original_args().cur_step_num  # a run goes on from a checkpoint
 
     def on_train_step_end(self, run_context):
         run = run_context.original_args()
@@ -97,7 +99,7 @@ class Checkpoints(Callback):
 
     def save(self, run):
         """Write the checkpoint of this step, if it is not there, then drop old ones."""
-        if self.saved == run.cur_step_num or not run.cur_step_num:
+        if self.saved == run.cur_step_num:
             return
         self.log.flush(run)  # the log never lags behind a checkpoint
         progress = {'step': str(run.cur_step_num), 'data': self.fingerprint}

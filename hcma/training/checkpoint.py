@@ -7,7 +7,7 @@ from pathlib import Path
 import re
 import shutil
 
-from mindspore import Tensor
+from mindspore import dtype_to_nptype, Tensor
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -64,6 +64,8 @@ def checkpoint_path(run_dir, step):
 
 def keep_newest(run_dir, count):
     """Remove all but the newest ``count`` checkpoints; a half-removed one no longer has a checkpoint's name."""
+    for left in (Path(run_dir) / 'checkpoints').glob('.step_*'):  # by a run that was killed while it wrote or removed
+        shutil.rmtree(left)
     for path in checkpoints(run_dir)[:-count]:
         doomed = path.with_name(f'.{path.name}.old')
         path.rename(doomed)
@@ -101,6 +103,8 @@ def restore(parameters, path):
         expected = parameters[name].shape
         if array.shape != tuple(expected):
             wrong.append(f'{name} has shape {array.shape}, the model wants {tuple(expected)}')
+        elif array.dtype != dtype_to_nptype(parameters[name].dtype):
+            wrong.append(f'{name} is {array.dtype}, the model wants {parameters[name].dtype}')
     if wrong:
         more = f' and {len(wrong) - 5} more' if len(wrong) > 5 else ''
         raise InputError(f'{path}: does not fit the model: {"; ".join(wrong[:5])}{more}')

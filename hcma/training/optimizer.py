@@ -24,11 +24,11 @@ class WarmupCosine(LearningRateSchedule):
     def __init__(self, peak, total, warmup, final):
         super().__init__()
         self.peak, self.final = peak, final
-        self.warmup, self.rest = max(warmup, 1), max(total - warmup, 1)
+        self.warmup, self.rise, self.rest = warmup, max(warmup, 1), max(total - warmup, 1)
 
     def construct(self, global_step):
         step = ops.cast(global_step, ms.float32)
-        rising = ops.minimum((step + 1) / self.warmup, Tensor(1.0, ms.float32))
+        rising = ops.minimum((step + 1) / self.rise, Tensor(1.0, ms.float32))
         done = ops.clamp((step - self.warmup) / self.rest, 0.0, 1.0)
         falling = self.final + (1 - self.final) * 0.5 * (1 + ops.cos(math.pi * done))
         return self.peak * rising * falling

@@ -13,7 +13,7 @@ FREE_ON_RESUME = {('data', 'train'), ('data', 'workers'), ('data', 'prefetch'), 
 
 
 def open_run(run_dir, recipe, resume):
-    """Create the folder of a run with its recipe, or check that ``recipe`` continues the run that is there."""
+    """Create the folder of a run, or check that ``recipe`` continues the run that is there."""
     run_dir = Path(run_dir)
     stored = run_dir / RECIPE
     if stored.exists() and not resume:
@@ -22,10 +22,21 @@ def open_run(run_dir, recipe, resume):
         _require_same(load_recipe(stored), recipe, run_dir)
     try:
         (run_dir / 'checkpoints').mkdir(parents=True, exist_ok=True)
-        stored.write_text(dump_recipe(recipe), encoding='utf-8')
     except OSError as error:
         raise InputError(f'{run_dir}: cannot be written ({error.strerror}); choose another --out') from None
     return run_dir
+
+
+def begin_run(run_dir, recipe, step):
+    """Write what is known once nothing stands in the way of going on from ``step``: the recipe, and a log up to it."""
+    _replace(run_dir / RECIPE, dump_recipe(recipe))
+    truncate_log(run_dir, step)
+
+
+def run_of(path):
+    """The folder of the run that ``path``, the run itself or one of its checkpoints, belongs to."""
+    path = Path(path)
+    return path.parent.parent if path.parent.name == 'checkpoints' else path
 
 
 def truncate_log(run_dir, step):
@@ -34,9 +45,7 @@ def truncate_log(run_dir, step):
     if not path.exists():
         return
     kept = [line for line in path.read_text(encoding='utf-8').splitlines() if _step(line) <= step]
-    partial = path.with_suffix('.partial')
-    partial.write_text(''.join(line + '\n' for line in kept), encoding='utf-8')
-    os.replace(partial, path)
+    _replace(path, ''.join(line + '\n' for line in kept))
 
 
 def update_metrics(run_dir, **sections):
@@ -47,8 +56,13 @@ def update_metrics(run_dir, **sections):
     except (OSError, ValueError):
         metrics = {}
     metrics.update(sections)
+    _replace(path, json.dumps(metrics, indent=1, ensure_ascii=False))
+
+
+def _replace(path, text):
+    """Put ``text`` into the file ``path``, which is never seen half-written."""
     partial = path.with_suffix('.partial')
-    partial.write_text(json.dumps(metrics, indent=1, ensure_ascii=False), encoding='utf-8')
+    partial.write_text(text, encoding='utf-8')
     os.replace(partial, path)
 
 

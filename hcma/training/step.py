@@ -2,6 +2,9 @@
 from mindspore import nn, ops, Parameter, Tensor
 import mindspore as ms
 
+# Its inverse is still a normal number. Without an end, doubling reaches infinity, which no halving leaves again.
+MAX_LOSS_SCALE = 2.0 ** 126
+
 _square_sum = ops.MultitypeFuncGraph('square_sum')
 _multiply = ops.MultitypeFuncGraph('multiply')
 
@@ -56,6 +59,7 @@ class HCMATrainStep(nn.TrainOneStepCell):
             self.network.model.clamp_scales()
         overflow = ops.logical_not(finite)
         self.update_loss_scale(self.loss_scale, overflow)
+        ops.assign(self.loss_scale, ops.minimum(self.loss_scale, MAX_LOSS_SCALE))
         row = (loss.reshape(1), by_level, ops.exp(log_scale), norm.reshape(1), scale.reshape(1),
                ops.cast(overflow, ms.float32).reshape(1), lr.reshape(1))
         return loss, ops.concat(row)

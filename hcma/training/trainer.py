@@ -15,7 +15,7 @@ from hcma.models.hcma import build_model
 from hcma.training.callbacks import Checkpoints, ProgressBar, StepLog, StopOnSignal
 from hcma.training.checkpoint import TOKENIZER, checkpoints, load_state
 from hcma.training.optimizer import build_optimizer
-from hcma.training.run_folder import open_run, truncate_log, update_metrics
+from hcma.training.run_folder import begin_run, open_run, update_metrics
 from hcma.training.step import HCMATrainStep
 
 
@@ -42,7 +42,7 @@ def train(recipe, run_dir, resume=False, callbacks=()):
         done = int(progress['step'])
         if progress['data'] != fingerprint:
             raise InputError(f'{recipe.data.train}: other data than {run_dir} was trained on; resume with the same')
-    truncate_log(run_dir, done)
+    begin_run(run_dir, recipe, done)
 
     # ---- what happens beside the training
     log = StepLog(run_dir)

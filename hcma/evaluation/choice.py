@@ -1,0 +1,92 @@
+"""Fine-grained choices: which of two nearly equal captions is true of the picture?"""
+import difflib
+import json
+import os
+
+import numpy as np
+
+from hcma.data.images import ImageRejected, decode_rgb
+from hcma.errors import InputError
+from hcma.evaluation.features import take
+
+KEYS = ('image', 'caption', 'negative_caption')
+# Scores that differ by less are the same but for rounding.
+TIE = 1e-5
+
+
+def read_choices(path):
+    """The rows of a JSONL of choices: ``image`` (path relative to the file), ``caption``, ``negative_caption``, ``type``.
+
+    Raises ``InputError`` naming file, line and key.
+    """
+    rows = []
+    try:
+        with open(path, encoding='utf-8-sig') as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    rows.append(_row(line, f'{path}, line {number}'))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, 'strerror', 'it is not UTF-8')
+        raise InputError(f'{path}: cannot be read ({reason}); give a JSONL of choices') from None
+    if not rows:
+        raise InputError(f'{path}: has no choices')
+    return rows
+
+
+def _row(line, where):
+    try:
+        row = json.loads(line)
+    except ValueError:
+        raise InputError(f'{where}: is not JSON') from None
+    if not isinstance(row, dict):
+        raise InputError(f'{where}: is not a JSON object')
+    for key in KEYS:
+        if not isinstance(row.get(key), str):
+            near = difflib.get_close_matches(key, row, 1)
+            hint = f', did you mean its {near[0]!r}' if near else ''
+            raise InputError(f'{where}: has no text under {key!r}{hint}; it has {", ".join(row)}')
+        row[key] = row[key].encode('utf-8', 'replace').decode()  # half of a surrogate pair, which JSON allows
+    return {**row, 'type': str(row.get('type', 'all'))}
+
+
+def load_pictures(rows, folder, decoder):
+    """The pictures that ``rows`` name, {path: (S, S, 3) uint8}; a picture that cannot be used is None."""
+    pictures = {}
+    for row in rows:
+        name = row['image']
+        if name not in pictures:
+            try:
+                with open(os.path.join(folder, name), 'rb') as file:
+                    pictures[name] = decoder.square(np.asarray(decode_rgb(file.read())))
+            except (OSError, ValueError, ImageRejected):  # ValueError: no path can have a zero byte
+                pictures[name] = None
+    return pictures
+
+
+def choice_margins(encoder, rows, pictures):
+    """How far each caption scores above its negative, by level: (levels, rows) of scaled scores."""
+    names = {name: number for number, name in enumerate(dict.fromkeys(row['image'] for row in rows))}
+    captions = {text: number for number, text in
+                enumerate(dict.fromkeys(row[key] for row in rows for key in KEYS[1:]))}
+    image = encoder.images([pictures[name] for name in names], len(names))
+    text = encoder.texts(list(captions))
+    shown = take(image, [names[row['image']] for row in rows])
+    right, wrong = (encoder.score_pairs(take(text, [captions[row[key]] for row in rows]), shown) for key in KEYS[1:])
+    return right - wrong, right, wrong
+
+
+def choice_metrics(margins, rows, weightings):
+    """Accuracy in percent, ties ½: {weighting: {'macro', 'overall', 'types': {type: accuracy}}}."""
+    types = np.array([row['type'] for row in rows])
+    metrics = {}
+    for name, weights in weightings.items():
+        correct = accuracy(np.tensordot(weights, margins, 1))
+        by_type = {kind: round(100 * float(correct[types == kind].mean()), 2) for kind in sorted(set(types))}
+        metrics[name] = {'macro': round(float(np.mean(list(by_type.values()))), 2),
+                         'overall': round(100 * float(correct.mean()), 2), 'types': by_type}
+    return metrics
+
+
+def accuracy(margin):
+    """1 where the right caption scores higher, ½ for a tie, else 0."""
+    return np.where(np.abs(margin) < TIE, 0.5, margin > 0)

@@ -1,0 +1,98 @@
+"""Samples of what a model sees and chooses, written to RUN/examples for the report to draw."""
+import json
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from hcma.evaluation.features import padded_block, take
+from hcma.models.scores import word_patch_cosines
+
+HEAT_MAPS, QUERIES, SHOWN, CHOICES = 8, 6, 5, 16
+
+
+def write_heat_maps(run_dir, encoder, pictures, captions, text, image):
+    """Where each word of the first ``captions`` finds its best patches in the picture of the same number."""
+    if 'word_patch' not in encoder.levels:
+        return
+    count = min(HEAT_MAPS, len(captions))
+    cosine_BLP = word_patch_cosines(padded_block((text[1],), 0, count)[0], padded_block((image[1],), 0, count)[0])
+    cosine_BLP = cosine_BLP.asnumpy()
+    side = round(cosine_BLP.shape[2] ** 0.5)
+    maps = []
+    for number in range(count):
+        words = [{'text': word, 'heat': heat.reshape(side, side).round(4).tolist()}
+                 for word, heat in _words(encoder.tokenizer.pieces(captions[number]), cosine_BLP[number, 1:])]
+        maps.append({'image': _save(run_dir, f'heat_{number:03d}.jpg', pictures[number]),
+                     'caption': captions[number], 'words': words})
+    _write(run_dir, 'heatmaps.json', maps)
+
+
+def _words(pieces, heat_LP):
+    """Join the token pieces of a word, which starts with a space, and keep the larger heat of each patch."""
+    words = []
+    for piece, heat in zip(pieces, heat_LP):
+        if words and not piece.startswith(' '):
+            words[-1] = (words[-1][0] + piece, np.maximum(words[-1][1], heat))
+        else:
+            words.append((piece.strip(), heat))
+    return words
+
+
+def write_retrieved(run_dir, encoder, pictures, captions, text, image, text_group, image_group, weights):
+    """What the first captions and pictures retrieve, best first, by the weighted score."""
+    def scores(texts, images):
+        block = encoder.score_block(*(padded_block(part, 0, len(part[0])) for part in (texts, images)))
+        return np.tensordot(weights, block, 1)
+
+    queries = range(min(QUERIES, len(pictures)))
+    first_text = [int(np.flatnonzero(text_group == image_group[number])[0]) for number in queries]
+    by_text = scores(take(text, first_text), image)
+    by_image = scores(text, take(image, list(queries))).T
+    text_to_image = []
+    for query, row in zip(first_text, by_text):
+        results = [{'image': _save(run_dir, f'image_{found:06d}.jpg', pictures[found]), 'score': round(row[found], 2),
+                    'right': bool(image_group[found] == text_group[query])} for found in np.argsort(-row)[:SHOWN]]
+        text_to_image.append({'caption': captions[query], 'results': results})
+    image_to_text = []
+    for query, row in zip(queries, by_image):
+        results = [{'caption': captions[found], 'score': round(row[found], 2),
+                    'right': bool(text_group[found] == image_group[query])} for found in np.argsort(-row)[:SHOWN]]
+        image_to_text.append({'image': _save(run_dir, f'image_{query:06d}.jpg', pictures[query]), 'results': results})
+    _write(run_dir, 'retrieval.json', {'text_to_image': text_to_image, 'image_to_text': image_to_text})
+
+
+def write_choices(run_dir, rows, pictures, right, wrong):
+    """Choices of every type in turn, those that went wrong first and then right ones; scores are (rows,)."""
+    order = _varied(rows, right <= wrong)[:CHOICES // 2] + _varied(rows, right > wrong)[:CHOICES // 2]
+    shown = []
+    for number in order:
+        row = rows[number]
+        shown.append({'image': _save(run_dir, f'choice_{number:06d}.jpg', pictures[row['image']]),
+                      **{key: row[key] for key in ('caption', 'negative_caption', 'type')},
+                      'scores': [round(float(right[number]), 2), round(float(wrong[number]), 2)],
+                      'right': bool(right[number] > wrong[number])})
+    _write(run_dir, 'choices.json', shown)
+
+
+def _varied(rows, chosen):
+    """The numbers of the chosen rows, taking the types in turn."""
+    seen, keyed = {}, []
+    for number in np.flatnonzero(chosen):
+        kind = rows[number]['type']
+        seen[kind] = seen.get(kind, 0) + 1
+        keyed.append((seen[kind], kind, int(number)))
+    return [number for _, _, number in sorted(keyed)]
+
+
+def _save(run_dir, name, picture):
+    path = Path(run_dir) / 'examples' / name
+    path.parent.mkdir(exist_ok=True)
+    Image.fromarray(picture).save(path, quality=95, subsampling=0)
+    return name
+
+
+def _write(run_dir, name, value):
+    path = Path(run_dir) / 'examples' / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1), encoding='utf-8')

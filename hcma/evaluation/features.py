@@ -1,0 +1,72 @@
+"""Features of many images and captions, from towers compiled once for one batch size."""
+import numpy as np
+from mindspore import mutable, Tensor
+from tqdm import tqdm
+
+from hcma.models.hcma import LevelScores
+
+
+class Encoder:
+    """Turns pictures and captions into the features of ``model``, and features into scores, block by block."""
+
+    def __init__(self, model, recipe, tokenizer):
+        self.model, self.tokenizer = model, tokenizer
+        self.batch = recipe.evaluate.batch_size
+        self.levels = model.levels
+        self.scales = np.exp(model.log_scale.asnumpy().astype(np.float64))
+        self.all_pairs = LevelScores(model.levels).set_train(False)
+        self.own_pairs = LevelScores(model.levels, pairs=True).set_train(False)
+
+    def images(self, pictures, total):
+        """An iterable of ``total`` pictures (S, S, 3) uint8 to a tuple of arrays (total, ...)."""
+        return self._encode(self.model.image_tower, ((picture,) for picture in pictures), total, 'images')
+
+    def texts(self, captions):
+        """A list of N captions to a tuple of arrays (N, ...)."""
+        ids, lengths = self.tokenizer.encode(captions)
+        return self._encode(self.model.text_tower, zip(ids, lengths), len(captions), 'captions')
+
+    def _encode(self, tower, rows, total, what):
+        blocks, waiting = [], []
+        with tqdm(total=total, desc=what, unit=what[:-1], delay=2, leave=False) as progress:
+            for row in rows:
+                waiting.append(row)
+                if len(waiting) == self.batch:
+                    blocks.append(self._block(tower, waiting))
+                    progress.update(len(waiting))
+                    waiting = []
+        if waiting:
+            blocks.append(self._block(tower, waiting))
+        return tuple(np.concatenate(parts) for parts in zip(*blocks))
+
+    def _block(self, tower, rows):
+        """The last block is filled up with its last row: another shape would be compiled anew."""
+        filled = rows + [rows[-1]] * (self.batch - len(rows))
+        inputs = [Tensor(np.stack(column)) for column in zip(*filled)]
+        return [feature.asnumpy()[:len(rows)] for feature in tower(*inputs)]
+
+    def score_pairs(self, text, image):
+        """Scaled scores of row i of ``text`` with row i of ``image``, (levels, N)."""
+        count, parts = len(text[0]), []
+        for start in range(0, count, self.batch):
+            scores = self.own_pairs(padded_block(text, start, self.batch), padded_block(image, start, self.batch))
+            parts.append(np.stack([score.asnumpy() for score in scores])[:, :count - start])
+        return np.concatenate(parts, 1) * self.scales[:, None]
+
+    def score_block(self, text, image):
+        """Scaled scores of two blocks of Tensors from ``padded_block``, (levels, T, I) float64."""
+        return np.stack([score.asnumpy() for score in self.all_pairs(text, image)]) * self.scales[:, None, None]
+
+
+def padded_block(features, start, size):
+    """Rows ``start`` to ``start + size`` of every array as Tensors, the end filled up with zero rows."""
+    parts = tuple(feature[start:start + size] for feature in features)
+    missing = size - len(parts[0])
+    if missing:
+        parts = tuple(np.concatenate((part, np.zeros((missing,) + part.shape[1:], part.dtype))) for part in parts)
+    return mutable(tuple(Tensor(np.ascontiguousarray(part)) for part in parts))
+
+
+def take(features, rows):
+    """The features of ``rows``."""
+    return tuple(feature[rows] for feature in features)

@@ -1,0 +1,34 @@
+"""Results as tables for a terminal."""
+
+
+def retrieval_table(result):
+    """Recalls and ranks of every level, both ways."""
+    rows = [['retrieval', 'image→text R@1', 'R@5', 'R@10', 'median', 'text→image R@1', 'R@5', 'R@10', 'median']]
+    for name, directions in result['levels'].items():
+        rows.append([name] + [_number(directions[way][key]) for way in ('image_to_text', 'text_to_image')
+                              for key in ('r1', 'r5', 'r10', 'median_rank')])
+    return f'{result["images"]} images, {result["captions"]} captions\n{align(rows)}'
+
+
+def choice_table(result):
+    """Accuracy of every type, a column a level."""
+    names = list(result['levels'])
+    rows = [['choice (chance 50)', *names, 'choices']]
+    for kind, count in result['counts'].items():
+        rows.append([kind] + [_number(result['levels'][name]['types'][kind]) for name in names] + [str(count)])
+    for total in ('macro', 'overall'):
+        rows.append([total] + [_number(result['levels'][name][total]) for name in names]
+                    + [str(sum(result['counts'].values()))])
+    return align(rows)
+
+
+def align(rows):
+    """Rows of text in columns: the first to the left, the others to the right."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows)]
+    lines = ['  '.join(cell.ljust(width) if column == 0 else cell.rjust(width)
+                       for column, (cell, width) in enumerate(zip(row, widths))) for row in rows]
+    return '\n'.join(line.rstrip() for line in lines)
+
+
+def _number(value):
+    return f'{value:.1f}'

@@ -1,0 +1,118 @@
+"""The tasks of tools/evaluate.py, each from a run and its data to the numbers in ``metrics.json`` and examples."""
+import os
+import sys
+
+import numpy as np
+
+from hcma import backend
+from hcma.data.crops import Decoder
+from hcma.data.meta import read_meta
+from hcma.data.pack import read_records
+from hcma.evaluation.choice import choice_margins, choice_metrics, load_pictures, read_choices
+from hcma.evaluation.examples import write_choices, write_heat_maps, write_retrieved
+from hcma.evaluation.features import Encoder, take
+from hcma.evaluation.retrieval import retrieval
+from hcma.evaluation.weights import best, grid, weightings
+from hcma.errors import InputError
+from hcma.training.checkpoint import load_model
+from hcma.training.run_folder import run_of
+
+
+class Evaluation:
+    """A trained model, ready to be evaluated; ``weights`` (levels,) of the weighted score come from the recipe."""
+
+    def __init__(self, run_dir):
+        backend.set_up('graph')
+        self.run_dir = run_of(run_dir)
+        model, self.recipe, tokenizer = load_model(run_dir)
+        self.encoder = Encoder(model, self.recipe, tokenizer)
+        self.decoder = Decoder(self.recipe.model.image.size)
+        self.weightings = weightings(model.levels, self.recipe.evaluate.weights)
+
+    def fit_weights(self, data):
+        """Choose the levels' weights that do best on validation ``data``: a packed data set or a JSONL of choices."""
+        candidates = grid(self.encoder.levels)
+        if os.path.isdir(data):
+            metrics = self._retrieval(_Pairs(self, data), candidates)
+            self.weightings['weighted'] = best(candidates, lambda name: sum(
+                direction['r1'] for direction in metrics[name].values()))
+        else:
+            rows, pictures, _ = self._choices(data)
+            metrics = choice_metrics(choice_margins(self.encoder, rows, pictures)[0], rows, candidates)
+            self.weightings['weighted'] = best(candidates, lambda name: metrics[name]['macro'])
+
+    def retrieval(self, data, limit=None):
+        """Retrieval metrics over a packed data set, or its first ``limit`` images."""
+        pairs = _Pairs(self, data, limit)
+        levels = self._retrieval(pairs, self.weightings)
+        if pairs.pictures:
+            self._retrieval_examples(pairs)
+        return {**levels['weighted'], 'levels': levels, 'images': len(pairs.image_group),
+                'captions': len(pairs.captions), 'weights': self._named_weights()}
+
+    def _retrieval(self, pairs, candidates):
+        return retrieval(self.encoder, pairs.text, pairs.image, pairs.text_group, pairs.image_group, candidates)
+
+    def _retrieval_examples(self, pairs):
+        first = pairs.first_captions()
+        write_heat_maps(self.run_dir, self.encoder, pairs.pictures, [pairs.captions[row] for row in first],
+                        take(pairs.text, first), pairs.image)
+        shown = len(pairs.pictures)
+        texts = np.flatnonzero(np.isin(pairs.text_group, pairs.image_group[:shown]))
+        write_retrieved(self.run_dir, self.encoder, pairs.pictures, [pairs.captions[row] for row in texts],
+                        take(pairs.text, texts), take(pairs.image, slice(shown)), pairs.text_group[texts],
+                        pairs.image_group[:shown], self.weightings['weighted'])
+
+    def choice(self, path):
+        """Accuracy of the choices in a JSONL, per type, for every level and the weighted score."""
+        rows, pictures, skipped = self._choices(path)
+        margins, right, wrong = choice_margins(self.encoder, rows, pictures)
+        levels = choice_metrics(margins, rows, self.weightings)
+        weights = self.weightings['weighted']
+        write_choices(self.run_dir, rows, pictures, weights @ right, weights @ wrong)
+        counts = {kind: sum(row['type'] == kind for row in rows) for kind in levels['weighted']['types']}
+        return {**levels['weighted'], 'levels': levels, 'counts': counts, 'skipped': skipped,
+                'weights': self._named_weights()}
+
+    def _choices(self, path):
+        rows = read_choices(path)
+        pictures = load_pictures(rows, os.path.dirname(path), self.decoder)
+        usable = [row for row in rows if pictures[row['image']] is not None]
+        if not usable:
+            raise InputError(f'{path}: none of its images can be read (the first: {rows[0]["image"]}); '
+                             'their paths are relative to the file')
+        if len(usable) < len(rows):
+            print(f'{path}: {len(rows) - len(usable)} of {len(rows)} choices skipped, their images cannot be read',
+                  file=sys.stderr)
+        return usable, pictures, len(rows) - len(usable)
+
+    def _named_weights(self):
+        return {level: float(weight) for level, weight in zip(self.encoder.levels, self.weightings['weighted'])}
+
+
+class _Pairs:
+    """All images and captions of a packed data set with their features and groups, and some pictures to show."""
+
+    SHOWN = 200
+
+    def __init__(self, evaluation, data, limit=None):
+        count = min(read_meta(data)['images'], limit or sys.maxsize)
+        self.pictures, self.captions, groups, owners = [], [], [], []
+
+        def pictures():
+            for record in read_records(data, range(count)):
+                picture = evaluation.decoder.whole(record['image'])
+                if len(self.pictures) < self.SHOWN:
+                    self.pictures.append(picture)
+                groups.append(record['group'])
+                self.captions += record['captions']
+                owners.extend([record['group']] * len(record['captions']))
+                yield picture
+
+        self.image = evaluation.encoder.images(pictures(), count)
+        self.text = evaluation.encoder.texts(self.captions)
+        self.image_group, self.text_group = np.array(groups), np.array(owners)
+
+    def first_captions(self):
+        """The row of one caption for each of the first pictures."""
+        return [int(np.flatnonzero(self.text_group == group)[0]) for group in self.image_group[:len(self.pictures)]]

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Installs if needed and runs the tests from the project's folder.
+#
+#     bash tools/test.sh [pytest's arguments, as -m graph or tests/data]
+set -euo pipefail
+here=${BASH_SOURCE[0]%/*}
+[[ -d $here ]] || here=.
+source "$here/setup_env.sh"
+
+ensure_env test
+cd "$root"
+exec "$python" -m pytest "$@"
