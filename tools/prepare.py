@@ -24,8 +24,8 @@ def parse_arguments():
     parser.add_argument('--caption-key', metavar='NAME', help='the field with the captions, or their suffix')
     parser.add_argument('--split', metavar='NAME', help='keep only rows whose "split" field equals NAME')
     parser.add_argument('--max-side', metavar='PIXELS', type=cli.positive, help='shrink larger images to this')
-    parser.add_argument('--workers', metavar='N', type=cli.positive, help='threads that read images (default: all cores)')
-    parser.add_argument('--shards', metavar='N', type=cli.positive, help='files to make (default: one for 20,000 images)')
+    parser.add_argument('--workers', metavar='N', type=cli.positive, help='threads that read (default: all cores)')
+    parser.add_argument('--shards', metavar='N', type=cli.positive, help='files to make (default: 1 for 20,000 images)')
     parser.add_argument('--overwrite', action='store_true', help='replace DATA if it is a packed data set')
     return parser.parse_args()
 

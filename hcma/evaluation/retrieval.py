@@ -1,8 +1,8 @@
 """Retrieval in both directions over all pairs, block by block: no matrix of all scores is ever held.
 
-A query's rank is one more than the number of wrong candidates that score above its best right one; a tie counts half
-in the rank, and for recall at k it counts as often as a random order of the tied would put the right one among the
-first k.
+A query's rank is the place of its first right candidate, the best score first. Where candidates tie it is the mean
+over all orders of the tied, and recall at k is the share of these orders with a right one among the first k: scores
+that say nothing get what guessing gets.
 """
 import numpy as np
 from tqdm import tqdm
@@ -22,7 +22,7 @@ def retrieval(encoder, text, image, text_group, image_group, weightings, block=N
     weights = np.array(list(weightings.values()), np.float64)
     score = _BlockScores(encoder, text, image, weights, block)
     best_image, best_text = _best_right(score, text_group, image_group)
-    text_counts, image_counts = _count_wrong(score, text_group, image_group, best_image, best_text)
+    text_counts, image_counts = _count(score, text_group, image_group, best_image, best_text)
     return {name: {'image_to_text': rank_metrics(*image_counts[:, number]),
                    'text_to_image': rank_metrics(*text_counts[:, number])}
             for number, name in enumerate(weightings)}
@@ -52,7 +52,9 @@ class _BlockScores:
         scores = self.encoder.score_block(padded_block(self.text, texts.start, self.block),
                                           padded_block(self.image, images.start, self.block))
         scores = scores[:, :self.texts - texts.start, :self.images - images.start]
-        return np.tensordot(self.weights, scores, 1)
+        scores = np.tensordot(self.weights, scores, 1)
+        scores[np.isnan(scores)] = -np.inf  # of a broken model; any comparison with NaN would look like a success
+        return scores
 
 
 def _best_right(score, text_group, image_group):
@@ -69,22 +71,36 @@ def _best_right(score, text_group, image_group):
     return best_image, best_text
 
 
-def _count_wrong(score, text_group, image_group, best_image, best_text):
-    """How many wrong candidates are above and level with the best right one: (2, W, N) and (2, W, M)."""
-    text_counts = np.zeros((2,) + best_image.shape, np.int64)
-    image_counts = np.zeros((2,) + best_text.shape, np.int64)
+def _count(score, text_group, image_group, best_image, best_text):
+    """Of every query the wrong candidates above and level with the best right one, and the right ones level with it.
+
+    Returns (3, W, N) for the texts and (3, W, M) for the images.
+    """
+    text_counts = np.zeros((3,) + best_image.shape, np.int64)
+    image_counts = np.zeros((3,) + best_text.shape, np.int64)
     for texts, blocks in tqdm(list(score.rows()), desc='scores', unit='block', delay=2, leave=False):
         for images in blocks:
             right = text_group[texts, None] == image_group[None, images]
-            scores = np.where(right, -np.inf, score(texts, images))
-            for number, compare in enumerate((np.greater, np.equal)):
-                text_counts[number, :, texts] += compare(scores, best_image[:, texts, None]).sum(2)
-                image_counts[number, :, images] += compare(scores, best_text[:, None, images]).sum(1)
+            scores = score(texts, images)
+            for counts, best, axis in ((text_counts[..., texts], best_image[:, texts, None], 2),
+                                       (image_counts[..., images], best_text[:, None, images], 1)):
+                level = scores == best
+                counts += [(~right & (scores > best)).sum(axis), (~right & level).sum(axis), (right & level).sum(axis)]
     return text_counts, image_counts
 
 
-def rank_metrics(above, level):
-    """Recalls in percent, and median and mean rank, of queries with so many wrong candidates above and level (N,)."""
-    metrics = {f'r{k}': round(100 * float(np.clip((k - above) / (level + 1), 0, 1).mean()), 2) for k in RECALLS}
-    rank = 1 + above + level / 2
+def rank_metrics(above, level, right):
+    """Recalls in percent, and median and mean rank, from the counts (N,) of wrong above, wrong level, right level."""
+    metrics = {f'r{k}': round(100 * float(found(k, above, level, right).mean()), 2) for k in RECALLS}
+    rank = above + 1 + level / (right + 1)
     return {**metrics, 'median_rank': float(np.median(rank)), 'mean_rank': round(float(rank.mean()), 2)}
+
+
+def found(k, above, level, right):
+    """The share of the orders of ``level`` wrong and ``right`` right candidates with a right one in the first k."""
+    missed = np.ones(len(above))
+    for before in range(k):
+        drawn = np.maximum(before - above, 0)  # of the tied, before this place
+        wrong = np.maximum(level - drawn, 0)
+        missed *= np.where(before < above, 1, wrong / np.maximum(level + right - drawn, 1))
+    return 1 - missed

@@ -3,6 +3,7 @@
 ``model.safetensors`` the weights, ``recipe.yaml``, ``tokenizer.json``, and ``state.safetensors`` what only training
 needs: moments, step counts, loss scale, and as its metadata the number of batches seen and the data's fingerprint.
 """
+import json
 from pathlib import Path
 import re
 import shutil
@@ -22,12 +23,14 @@ _NAME = re.compile(r'step_(\d{8})')
 
 
 def save_checkpoint(folder, step_cell, recipe, tokenizer, progress):
-    """Write checkpoint ``folder``; ``progress`` is a dict of str to str that comes back from ``load_state``."""
+    """Write checkpoint ``folder``; ``progress`` is a dict that comes back from ``load_state``."""
     model = step_cell.network.model
+    # One entry: safetensors writes several in an order that changes from save to save.
+    metadata = {'progress': json.dumps(progress)}
     with appearing_folder(folder, True, MODEL) as partial:
         partial = Path(partial)
         save_file(_arrays(model.get_parameters()), partial / MODEL)
-        save_file(_arrays(_state(step_cell)), partial / STATE, metadata=progress)
+        save_file(_arrays(_state(step_cell)), partial / STATE, metadata=metadata)
         (partial / RECIPE).write_text(dump_recipe(recipe), encoding='utf-8')
         (partial / TOKENIZER).write_text(tokenizer.to_json(), encoding='utf-8')
 
@@ -47,7 +50,7 @@ def load_model(folder):
 def load_state(folder, step_cell):
     """Put the weights and the training state of checkpoint ``folder`` into ``step_cell``; returns its ``progress``."""
     restore(step_cell.network.model.get_parameters(), folder / MODEL)
-    return restore(_state(step_cell), folder / STATE)
+    return json.loads(restore(_state(step_cell), folder / STATE)['progress'])
 
 
 def checkpoints(run_dir):

@@ -1,0 +1,120 @@
+"""Crops lie inside the picture and depend on (seed, epoch, row) alone; resizing equals Pillow's to the bit."""
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hcma.data.crops import Decoder, random_box, sample_generator
+
+AREA, ASPECT = (0.3, 0.7), (0.8, 1.25)
+SIDE = 16
+
+
+def noise(height, width, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def jpeg(picture):
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, 'JPEG', quality=95)
+    return file.getvalue()
+
+
+def pillow_resized(picture, box=None):
+    """``picture`` or its (top, left, height, width) ``box``, resized by Pillow."""
+    top, left, height, width = box or (0, 0, *picture.shape[:2])
+    cut = Image.fromarray(picture[top:top + height, left:left + width])
+    return np.asarray(cut.resize((SIDE, SIDE), Image.Resampling.BICUBIC))
+
+
+@pytest.fixture(scope='module')
+def decoder():
+    return Decoder(SIDE)
+
+
+def test_a_box_is_inside_the_picture_with_area_and_aspect_in_their_ranges():
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        height, width = (int(side) for side in rng.integers(40, 60, 2))
+        top, left, box_height, box_width = random_box(height, width, rng, AREA, ASPECT)
+        assert 0 <= top <= height - box_height and 0 <= left <= width - box_width
+        # Rounding moves each side by half a pixel at most.
+        assert (box_height - .5) * (box_width - .5) <= AREA[1] * height * width
+        assert (box_height + .5) * (box_width + .5) >= AREA[0] * height * width
+        assert (box_width - .5) / (box_height + .5) <= ASPECT[1]
+        assert (box_width + .5) / (box_height - .5) >= ASPECT[0]
+
+
+def test_boxes_reach_every_corner_and_both_ends_of_the_ranges():
+    rng = np.random.default_rng(1)
+    top, left, height, width = np.array([random_box(50, 50, rng, AREA, ASPECT) for _ in range(3000)]).T
+    assert top.min() == left.min() == 0
+    assert (top + height).max() == (left + width).max() == 50
+    share, aspect = height * width / 2500, width / height
+    assert share.min() < 0.32 and share.max() > 0.68
+    assert aspect.min() < 0.83 and aspect.max() > 1.2
+    assert abs(np.log(aspect).mean()) < 0.02, 'wide and high boxes are equally likely'
+
+
+@pytest.mark.parametrize('height, width', [(1, 1), (1, 300), (300, 1), (2, 3), (5, 400)])
+def test_a_picture_that_fits_no_box_gives_its_central_square_or_a_box_inside(height, width):
+    side = min(height, width)
+    for seed in range(50):
+        box = random_box(height, width, np.random.default_rng(seed), (0.9, 1.0), (0.9, 1.1))
+        top, left, box_height, box_width = box
+        assert 0 <= top <= height - box_height and 0 <= left <= width - box_width and min(box[2:]) >= 1
+        if height / width > 3 or width / height > 3:
+            assert box == ((height - side) // 2, (width - side) // 2, side, side)
+
+
+def test_the_whole_picture_is_the_only_box_of_the_full_area():
+    assert random_box(30, 30, np.random.default_rng(0), (1.0, 1.0), (1.0, 1.0)) == (0, 0, 30, 30)
+
+
+def test_the_same_seed_epoch_and_row_give_the_same_crop_and_any_other_another(decoder):
+    data = jpeg(noise(50, 60))
+
+    def crop(*key):
+        return decoder.crop(data, sample_generator(*key), AREA, ASPECT, False).tobytes()
+
+    keys = [(seed, epoch, row) for seed in range(2) for epoch in range(2) for row in range(2)]
+    crops = [crop(*key) for key in keys]
+    assert crops == [crop(*key) for key in keys]
+    assert len(set(crops)) == len(keys)
+
+
+def test_a_crop_is_the_box_resized_as_pillow_does(decoder):
+    data = jpeg(noise(50, 60))
+    for row in range(20):
+        box = random_box(50, 60, sample_generator(0, 0, row), AREA, ASPECT)
+        expected = pillow_resized(decoder.decode(np.frombuffer(data, np.uint8)), box)
+        assert np.array_equal(decoder.crop(data, sample_generator(0, 0, row), AREA, ASPECT, False), expected)
+
+
+def test_flipping_mirrors_about_half_of_the_crops_and_moves_none(decoder):
+    data = jpeg(noise(50, 60))
+    mirrored = 0
+    for row in range(100):
+        plain, flipped = (decoder.crop(data, sample_generator(0, 0, row), AREA, ASPECT, flip) for flip in (False, True))
+        mirrored += np.array_equal(flipped, plain[:, ::-1])
+        assert np.array_equal(flipped, plain) or np.array_equal(flipped, plain[:, ::-1])
+        assert flipped.flags.c_contiguous
+    assert 30 <= mirrored <= 70
+
+
+@pytest.mark.parametrize('side', [1, 2, 7, SIDE, SIDE + 1, 33, 100, 301])
+def test_resizing_equals_pillows_bicubic_to_the_bit(side, decoder):
+    for picture in (noise(side, side, side), np.eye(side, dtype=np.uint8)[..., None].repeat(3, 2) * 255):
+        assert np.array_equal(decoder.square(picture), pillow_resized(picture))
+
+
+@pytest.mark.parametrize('height, width, box', [(40, 61, (0, 10, 40, 40)), (75, 32, (21, 0, 32, 32)),
+                                                (20, 20, (0, 0, 20, 20)), (16, 19, (0, 1, 16, 16))])
+def test_the_whole_of_a_picture_is_its_central_square(height, width, box, decoder):
+    data = jpeg(noise(height, width))
+    picture = np.asarray(Image.open(io.BytesIO(data)))
+    whole = decoder.whole(data)
+    assert np.array_equal(whole, pillow_resized(decoder.decode(np.frombuffer(data, np.uint8)), box))
+    assert (whole.shape, whole.dtype) == ((SIDE, SIDE, 3), np.uint8)
+    assert np.abs(whole.astype(int) - pillow_resized(picture, box)).mean() < 2, 'decoded as Pillow does, in RGB'

@@ -1,0 +1,58 @@
+"""Pictures become what the definitions say: CLIP's pixels, patches in reading order, a class token or a mean."""
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor, ops
+
+from hcma.models.image_encoder import DEVIATION, MEAN, ImageEncoder, PatchStem, PixelNorm
+from hcma.models.layers import Init
+
+PICTURES = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), dtype=np.uint8)
+
+
+@pytest.fixture(scope='module')
+def config(make_recipe):
+    """``config(...)``: the tiny image tower with other values."""
+    def make(**values):
+        return make_recipe(model={'image': values}).model.image
+    return make
+
+
+def test_pixels_are_those_of_clip():
+    expected = (PICTURES / 255.0 - np.array(MEAN)) / np.array(DEVIATION)
+    np.testing.assert_allclose(PixelNorm()(Tensor(PICTURES)).asnumpy(), expected, atol=1e-5)
+
+
+def test_patchify_is_a_convolution_with_the_patch_as_its_stride(config):
+    stem = PatchStem(config(stem='patchify', patch_size=4), Init(0))
+    x = Tensor(np.random.default_rng(1).normal(size=(2, 16, 16, 3)), ms.float32)
+    kernel = stem.project.weight.reshape(-1, 4, 4, 3).transpose(0, 3, 1, 2)
+    convolved = ops.Conv2D(stem.width, 4, stride=4)(x.transpose(0, 3, 1, 2), kernel)
+    expected = convolved.asnumpy().reshape(2, stem.width, 16).transpose(0, 2, 1)
+    np.testing.assert_allclose(stem(x).asnumpy(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize('pool', ['class', 'mean'])
+def test_patch_is_told_from_its_own_pixels_alone_in_reading_order(config, pool):
+    """With no blocks, a change at the right of the second row of patches changes that patch only."""
+    encoder = ImageEncoder(config(stem='patchify', patch_size=4, depth=0, pool=pool), Init(0))
+    changed = PICTURES.copy()
+    changed[:, 4:8, 12:16] //= 2
+    before, after = (encoder(Tensor(pictures))[0].asnumpy() for pictures in (PICTURES, changed))
+    assert np.array_equal(np.flatnonzero((before != after).any((0, 2))), [4 + 3])
+
+
+@pytest.mark.parametrize('stem', [{'stem': 'patchify', 'patch_size': 4}, {'stem': 'convolution'}], ids=str)
+def test_class_token_is_no_patch_and_the_mean_is_over_patches(config, stem):
+    with_class, with_mean = (ImageEncoder(config(pool=pool, **stem), Init(0)) for pool in ('class', 'mean'))
+    patch_BPD, global_BD = with_mean(Tensor(PICTURES))
+    np.testing.assert_allclose(global_BD.asnumpy(), patch_BPD.asnumpy().mean(1), atol=1e-6)
+    class_patch_BPD, class_BD = with_class(Tensor(PICTURES))
+    assert class_patch_BPD.shape == patch_BPD.shape == (2, 16, 16)
+    assert not np.allclose(class_BD.asnumpy(), class_patch_BPD.asnumpy().mean(1), atol=1e-2)
+
+
+def test_a_picture_does_not_depend_on_its_batch(config):
+    encoder = ImageEncoder(config(), Init(0))
+    for together, alone in zip(encoder(Tensor(PICTURES)), encoder(Tensor(PICTURES[1:]))):
+        np.testing.assert_allclose(together.asnumpy()[1:], alone.asnumpy(), atol=1e-6)

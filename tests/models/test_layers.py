@@ -1,0 +1,73 @@
+"""The small layers are what their formulas say, and stay finite where the formulas do not."""
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor
+
+from hcma import backend
+from hcma.models.layers import ACTIVATIONS, Init, LayerNorm, Linear, normalise
+
+RNG = np.random.default_rng(0)
+
+
+def test_normalised_rows_have_length_one_whatever_their_scale():
+    rows = RNG.normal(size=(5, 7)) * np.array([[1e-3], [0.1], [1], [1e3], [1e6]])
+    expected = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+    np.testing.assert_allclose(normalise(Tensor(rows, ms.float32)).asnumpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_zero_row_stays_zero_with_a_finite_gradient():
+    rows = Tensor(np.zeros((2, 4)), ms.float32)
+    toward = Tensor(RNG.normal(size=(2, 4)), ms.float32)
+    assert not normalise(rows).asnumpy().any()
+    assert np.isfinite(ms.grad(lambda x: (normalise(x) * toward).sum())(rows).asnumpy()).all()
+
+
+def test_half_precision_rows_are_normalised_in_float32():
+    """The squares of these rows overflow float16."""
+    rows = Tensor(np.full((1, 300), 1000), ms.float16)
+    np.testing.assert_allclose(normalise(rows).asnumpy(), 1 / np.sqrt(300), rtol=1e-6)
+
+
+def test_linear_is_its_formula():
+    x, linear = RNG.normal(size=(3, 6)), Linear(6, 4, Init(0))
+    linear.bias.set_data(Tensor(RNG.normal(size=4), ms.float32))
+    expected = x @ linear.weight.asnumpy().T + linear.bias.asnumpy()
+    np.testing.assert_allclose(linear(Tensor(x, ms.float32)).asnumpy(), expected, atol=1e-6)
+
+
+def normed(x, gamma, beta):
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * gamma + beta
+
+
+@pytest.mark.parametrize('native', [True, False])
+def test_layer_norm_is_its_formula_forward_and_backward(native, monkeypatch, numerical_gradient):
+    monkeypatch.setattr(backend, 'prefers_native_kernels', lambda: native)
+    norm, (x, toward) = LayerNorm(6), RNG.normal(size=(2, 2, 3, 6)) * 3
+    gamma, beta = RNG.normal(size=(2, 6))
+    norm.gamma.set_data(Tensor(gamma, ms.float32))
+    norm.beta.set_data(Tensor(beta, ms.float32))
+    x_BND, goal = Tensor(x, ms.float32), Tensor(toward, ms.float32)
+    np.testing.assert_allclose(norm(x_BND).asnumpy(), normed(x, gamma, beta), atol=1e-5)
+    dx, (dgamma, dbeta) = ms.grad(lambda x: (norm(x) * goal).sum(), 0, (norm.gamma, norm.beta))(x_BND)
+    for found, function, at in [(dx, lambda x: (normed(x, gamma, beta) * toward).sum(), x),
+                                (dgamma, lambda gamma: (normed(x, gamma, beta) * toward).sum(), gamma),
+                                (dbeta, lambda beta: (normed(x, gamma, beta) * toward).sum(), beta)]:
+        np.testing.assert_allclose(found.asnumpy(), numerical_gradient(function, at), atol=1e-4)
+
+
+def test_row_without_variance_has_a_finite_gradient():
+    norm = LayerNorm(4)
+    assert np.isfinite(ms.grad(lambda x: (norm(x) ** 2).sum())(Tensor(np.ones((2, 4)), ms.float32)).asnumpy()).all()
+
+
+@pytest.mark.parametrize('name, at_one', [('relu', 1.0), ('quick_gelu', 1 / (1 + np.exp(-1.702))),
+                                          ('gelu', 0.8413447460685429)])
+def test_activations_at_one_zero_and_far_out(name, at_one):
+    y = ACTIVATIONS[name]()(Tensor([1.0, 0.0, 50.0, -50.0], ms.float32)).asnumpy()
+    np.testing.assert_allclose(y, [at_one, 0, 50, 0], atol=1e-6)
+
+
+def test_a_seed_fixes_what_is_drawn():
+    first, again, other = (Init(seed).normal(3, 4).asnumpy() for seed in (7, 7, 8))
+    assert first.tobytes() == again.tobytes() != other.tobytes()

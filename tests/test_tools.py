@@ -1,0 +1,110 @@
+"""The main job through its tools: scenes, prepare, train, evaluate, report; and what they say to mistakes."""
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from hcma.data.scenes import write_scenes
+
+ROOT = Path(__file__).parents[1]
+RECIPE = ROOT / 'recipes' / 'configs' / 'scenes.yaml'
+# A model that compiles in a second.
+SMALL = ['model.preset=tiny', 'model.image={stem: patchify, patch_size: 4, depth: 0}',
+         'model.text={depth: 0, length: 16}', 'train.batch_size=8', 'train.epochs=2', 'train.lr=1e-2']
+
+
+@pytest.fixture
+def tool(monkeypatch, capsys):
+    """``tool(name, *arguments)``: the exit code, stdout and stderr of a tool, run in this process."""
+    def run(name, *arguments):
+        monkeypatch.setattr(sys, 'argv', [name, *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            runpy.run_path(str(ROOT / 'tools' / f'{name}.py'), run_name='__main__')
+        return (exit_.value.code, *capsys.readouterr())
+    return run
+
+
+def number(value):
+    """As the tables and the report write it."""
+    return f'{value:.1f}'
+
+
+@pytest.mark.graph
+def test_the_main_job_from_scenes_to_report(tool, tmp_path):
+    scenes, run = tmp_path / 'scenes', tmp_path / 'run'
+    write_scenes(scenes, train=40, val=8, test=12, workers=1)
+    for split, count in (('train', 40), ('test', 12)):
+        code, out, _ = tool('prepare', scenes / f'{split}.jsonl', '--out', tmp_path / split)
+        assert code == 0 and f'{count} pairs' in out
+
+    sets = [part for key in [f'data.train={tmp_path / "train"}', *SMALL] for part in ('--set', key)]
+    code, out, _ = tool('train', RECIPE, *sets, '--out', run)
+    assert code == 0 and f'trained: {run / "report.html"}' in out
+    assert len((run / 'log.jsonl').read_text().splitlines()) == 10
+
+    code, out, _ = tool('evaluate', run, '--data', tmp_path / 'test', '--task', 'retrieval', '--json',
+                        tmp_path / 'retrieval.json')
+    retrieval = json.loads((tmp_path / 'retrieval.json').read_text())['retrieval']
+    assert code == 0 and '12 images, 48 captions' in out
+    for way in ('image_to_text', 'text_to_image'):
+        assert 0 <= retrieval[way]['r1'] <= retrieval[way]['r5'] <= retrieval[way]['r10'] <= 100
+        assert number(retrieval[way]['r10']) in out
+
+    code, out, _ = tool('evaluate', run / 'checkpoints' / 'step_00000010', '--data', scenes / 'choices_test.jsonl',
+                        '--task', 'choice', '--fit-weights', scenes / 'choices_val.jsonl', '--json',
+                        tmp_path / 'choice.json')
+    choice = json.loads((tmp_path / 'choice.json').read_text())['choice']
+    assert code == 0 and all(kind in out for kind in choice['types'])
+    assert choice['macro'] == pytest.approx(sum(choice['types'].values()) / len(choice['types']), abs=0.01)
+    assert sum(choice['weights'].values()) == pytest.approx(1)
+
+    metrics = json.loads((run / 'metrics.json').read_text())
+    assert (metrics['retrieval'], metrics['choice']) == (retrieval, choice)
+    assert metrics['training']['steps'] == 10
+    report = (run / 'report.html').read_text()
+    shown = [retrieval['image_to_text']['r1'], retrieval['text_to_image']['r10'], choice['macro'],
+             *choice['types'].values()]
+    assert [value for value in shown if number(value) not in report] == []
+    assert {path.name for path in (run / 'examples').glob('*.json')} == {'heatmaps.json', 'retrieval.json',
+                                                                         'choices.json'}
+
+
+@pytest.mark.graph
+@pytest.mark.parametrize('arguments, message', [
+    (['--data', 'x', '--task', 'retrieval'], 'nowhere: neither a checkpoint nor a run with one'),
+    (['--data', 'x', '--task', 'retrieval', '--limit', '0'], 'argument --limit: 0 is not above 0'),
+    (['--data', 'x', '--task', 'guess'], "invalid choice: 'guess'"),
+    (['--task', 'choice'], 'arguments are required: --data'),
+])
+def test_evaluate_refuses_mistakes_with_exit_code_two(arguments, message, tool, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = tool('evaluate', 'nowhere', *arguments)
+    assert (code, out) == (2, '') and message in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_prepare_refuses_mistakes_with_exit_code_two(tool, tmp_path):
+    for arguments, message in ((['none.jsonl'], 'none.jsonl'), ([tmp_path, '--max-side', '0'], '0 is not above 0')):
+        code, out, err = tool('prepare', *arguments, '--out', tmp_path / 'data')
+        assert (code, out) == (2, '') and message in err
+
+
+@pytest.mark.parametrize('finished, code, said', [(True, 0, 'trained: '), (False, 130, 'stopped; --resume goes on: ')])
+def test_train_says_whether_it_reached_the_end(finished, code, said, tool, tmp_path, monkeypatch):
+    (tmp_path / 'meta.json').write_text(json.dumps({'format': 1, 'images': 64, 'shards': []}))
+    monkeypatch.setattr('hcma.training.trainer.train', lambda recipe, out, resume: Path(out).mkdir() or finished)
+    result = tool('train', RECIPE, '--set', f'data.train={tmp_path}', '--out', tmp_path / 'run')
+    assert result[0] == code and result[1].startswith(said)
+
+
+def test_a_fault_of_ours_is_no_exit_code_two(tool, tmp_path, monkeypatch):
+    (tmp_path / 'meta.json').write_text(json.dumps({'format': 1, 'images': 64, 'shards': []}))
+
+    def fault(*arguments):
+        raise ZeroDivisionError
+    monkeypatch.setattr('hcma.training.trainer.train', fault)
+    monkeypatch.setattr(sys, 'argv', ['train', str(RECIPE), '--set', f'data.train={tmp_path}', '--out', 'run'])
+    with pytest.raises(ZeroDivisionError):
+        runpy.run_path(str(ROOT / 'tools' / 'train.py'), run_name='__main__')
