@@ -19,16 +19,9 @@ class Section(BaseModel):
 
     @field_validator('*', mode='before')
     @classmethod
-    def _plain_yaml(cls, value):
-        """YAML has lists only, and reads ``3e-3`` as text: both mean what their writer meant."""
-        if isinstance(value, list):
-            return tuple(value)
-        if isinstance(value, str):
-            try:
-                return float(value) if 'e' in value.lower() else value
-            except ValueError:
-                return value
-        return value
+    def _lists_are_tuples(cls, value):
+        """YAML knows lists only."""
+        return tuple(value) if isinstance(value, list) else value
 
 
 class ImageTower(Section):
@@ -180,7 +173,7 @@ def _check_weights(key, weights, levels):
 
 class LossScale(Section):
     """Dynamic loss scale: doubled after ``window`` steps without overflow, halved at each overflow."""
-    initial: float = Field(default=2.0 ** 16, ge=1)
+    initial: float = Field(default=2.0 ** 16, ge=1, le=2.0 ** 100)
     factor: int = Field(default=2, ge=2)
     window: int = Field(default=2000, ge=1)
 

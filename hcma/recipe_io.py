@@ -1,26 +1,34 @@
 """Reading and writing recipes: YAML file and ``--set`` overrides in, one clear sentence out when they are wrong."""
 import difflib
+import re
 from pathlib import Path
 
-from pydantic import BaseModel, ValidationError
 import yaml
+from pydantic import BaseModel, ValidationError
 
 from hcma.errors import InputError
-from hcma.presets import PRESETS
 from hcma.recipe import Recipe
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """A YAML loader that refuses a key given twice, where the standard one silently keeps the last."""
+class _Loader(yaml.SafeLoader):
+    """YAML as people write it: ``3e-3`` is a number, a date is text, and a key given twice is refused."""
+
+    yaml_implicit_resolvers = {first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(':timestamp')]
+                               for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()}
 
     def construct_mapping(self, node, deep=False):
         seen = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise InputError(f'{key.start_mark.name}, line {key.start_mark.line + 1}: a key must be a word')
             if key.value in seen:
                 raise InputError(f'{key.start_mark.name}, line {key.start_mark.line + 1}: '
                                  f'the key {key.value!r} is given twice; keep one')
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver('tag:yaml.org,2002:float', re.compile(r'[-+]?\d+(\.\d*)?[eE][-+]?\d+$'), '-+0123456789')
 
 
 def load_recipe(path, overrides=()):
@@ -51,7 +59,7 @@ def dump_recipe(recipe):
 def _read_yaml(path):
     try:
         with open(path, encoding='utf-8-sig') as file:
-            values = yaml.load(file, _UniqueKeys)
+            values = yaml.load(file, _Loader)
     except FileNotFoundError:
         near = difflib.get_close_matches(path.name, [p.name for p in path.parent.glob('*.yaml')], 1)
         hint = f'; did you mean {path.parent / near[0]}?' if near else '; give the path of a recipe (YAML)'
@@ -74,7 +82,7 @@ def _apply(values, override):
     if not equals or not key:
         raise InputError(f'--set {override}: write it as section.key=value, such as train.epochs=3')
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, _Loader)
     except yaml.YAMLError:
         value = text
     *sections, last = key.split('.')
@@ -120,8 +128,8 @@ def _near_value(error, shown):
     if error['type'] != 'literal_error' or not isinstance(shown, str):
         return ''
     allowed = [word.strip("'") for word in error['ctx']['expected'].replace(' or ', ', ').split(', ')]
-    near = difflib.get_close_matches(shown, allowed + list(PRESETS), 1, 0.5)
-    return f'; did you mean {near[0]!r}?' if near and near[0] in allowed else ''
+    near = difflib.get_close_matches(shown, allowed, 1, 0.5)
+    return f'; did you mean {near[0]!r}?' if near else ''
 
 
 def _lower(text):

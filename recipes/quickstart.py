@@ -5,9 +5,9 @@ data and epochs, evaluates both on held-out combinations, and writes the report.
 """
 import argparse
 import json
-from pathlib import Path
 import shutil
 import time
+from pathlib import Path
 
 from hcma import cli
 from hcma.data.meta import META

@@ -35,7 +35,7 @@ class Decoder:
         return self._cut(picture, (height - side) // 2, (width - side) // 2, side, side)
 
     def crop(self, jpeg, generator, area, aspect, flip):
-        """A random crop with its share of the area and its aspect ratio in the given ranges, mirrored if it falls so."""
+        """A random crop with its share of the area and its aspect ratio in the given ranges, mirrored at random."""
         picture = self.decode(np.frombuffer(jpeg, np.uint8))
         cut = self._cut(picture, *random_box(picture.shape[0], picture.shape[1], generator, area, aspect))
         return np.ascontiguousarray(cut[:, ::-1]) if flip and generator.random() < 0.5 else cut

@@ -4,6 +4,7 @@ import json
 import os
 
 import numpy as np
+from tqdm import tqdm
 
 from hcma.data.images import ImageRejected, decode_rgb
 from hcma.errors import InputError
@@ -15,7 +16,7 @@ TIE = 1e-5
 
 
 def read_choices(path):
-    """The rows of a JSONL of choices: ``image`` (path relative to the file), ``caption``, ``negative_caption``, ``type``.
+    """The rows of a JSONL of choices: ``image`` (relative to the file), ``caption``, ``negative_caption``, ``type``.
 
     Raises ``InputError`` naming file, line and key.
     """
@@ -51,15 +52,13 @@ def _row(line, where):
 
 def load_pictures(rows, folder, decoder):
     """The pictures that ``rows`` name, {path: (S, S, 3) uint8}; a picture that cannot be used is None."""
-    pictures = {}
-    for row in rows:
-        name = row['image']
-        if name not in pictures:
-            try:
-                with open(os.path.join(folder, name), 'rb') as file:
-                    pictures[name] = decoder.square(np.asarray(decode_rgb(file.read())))
-            except (OSError, ValueError, ImageRejected):  # ValueError: no path can have a zero byte
-                pictures[name] = None
+    pictures = dict.fromkeys(row['image'] for row in rows)
+    for name in tqdm(pictures, desc='pictures', unit='picture', delay=2, leave=False):
+        try:
+            with open(os.path.join(folder, name), 'rb') as file:
+                pictures[name] = decoder.square(np.asarray(decode_rgb(file.read())))
+        except (OSError, ValueError, ImageRejected):  # ValueError: no path can have a zero byte
+            pass
     return pictures
 
 

@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from hcma.evaluation.choice import accuracy
 from hcma.evaluation.features import padded_block, take
 from hcma.models.scores import word_patch_cosines
 
 HEAT_MAPS, QUERIES, SHOWN, CHOICES = 8, 6, 5, 16
+FIRST_CJK = '\u2e80'
 
 
 def write_heat_maps(run_dir, encoder, pictures, captions, text, image):
@@ -29,10 +31,11 @@ def write_heat_maps(run_dir, encoder, pictures, captions, text, image):
 
 
 def _words(pieces, heat_LP):
-    """Join the token pieces of a word, which starts with a space, and keep the larger heat of each patch."""
+    """Join the token pieces of a word and keep the larger heat of each patch; a Chinese piece is a word already."""
     words = []
     for piece, heat in zip(pieces, heat_LP):
-        if words and not piece.startswith(' '):
+        inside = not piece or (piece[0].isalnum() and piece[0] < FIRST_CJK)
+        if words and inside:
             words[-1] = (words[-1][0] + piece, np.maximum(words[-1][1], heat))
         else:
             words.append((piece.strip(), heat))
@@ -64,14 +67,15 @@ def write_retrieved(run_dir, encoder, pictures, captions, text, image, text_grou
 
 def write_choices(run_dir, rows, pictures, right, wrong):
     """Choices of every type in turn, those that went wrong first and then right ones; scores are (rows,)."""
-    order = _varied(rows, right <= wrong)[:CHOICES // 2] + _varied(rows, right > wrong)[:CHOICES // 2]
+    correct = accuracy(right - wrong) == 1
+    order = _varied(rows, ~correct)[:CHOICES // 2] + _varied(rows, correct)[:CHOICES // 2]
     shown = []
     for number in order:
         row = rows[number]
         shown.append({'image': _save(run_dir, f'choice_{number:06d}.jpg', pictures[row['image']]),
                       **{key: row[key] for key in ('caption', 'negative_caption', 'type')},
                       'scores': [round(float(right[number]), 2), round(float(wrong[number]), 2)],
-                      'right': bool(right[number] > wrong[number])})
+                      'right': bool(correct[number])})
     _write(run_dir, 'choices.json', shown)
 
 

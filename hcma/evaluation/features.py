@@ -1,6 +1,6 @@
 """Features of many images and captions, from towers compiled once for one batch size."""
 import numpy as np
-from mindspore import mutable, Tensor
+from mindspore import Tensor, mutable
 from tqdm import tqdm
 
 from hcma.models.hcma import LevelScores

@@ -8,13 +8,14 @@ from hcma import backend
 from hcma.data.crops import Decoder
 from hcma.data.meta import read_meta
 from hcma.data.pack import read_records
+from hcma.errors import InputError
 from hcma.evaluation.choice import choice_margins, choice_metrics, load_pictures, read_choices
 from hcma.evaluation.examples import write_choices, write_heat_maps, write_retrieved
 from hcma.evaluation.features import Encoder, take
 from hcma.evaluation.retrieval import retrieval
 from hcma.evaluation.weights import best, grid, weightings
-from hcma.errors import InputError
-from hcma.training.checkpoint import load_model
+from hcma.recipe_io import load_recipe
+from hcma.training.checkpoint import RECIPE, load_model, resolve_checkpoint
 from hcma.training.run_folder import run_of
 
 
@@ -22,7 +23,7 @@ class Evaluation:
     """A trained model, ready to be evaluated; ``weights`` (levels,) of the weighted score come from the recipe."""
 
     def __init__(self, run_dir):
-        backend.set_up('graph')
+        backend.set_up('graph', load_recipe(resolve_checkpoint(run_dir) / RECIPE).device)
         self.run_dir = run_of(run_dir)
         model, self.recipe, tokenizer = load_model(run_dir)
         self.encoder = Encoder(model, self.recipe, tokenizer)

@@ -1,6 +1,6 @@
 """The symmetric contrastive loss (InfoNCE, van den Oord et al., 2018; as in CLIP, Radford et al., 2021)."""
-from mindspore import ops
 import mindspore as ms
+from mindspore import ops
 
 
 def positives(group_BG):

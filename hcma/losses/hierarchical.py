@@ -1,7 +1,7 @@
 """The hierarchical loss: a weighted sum of one contrastive loss per level."""
-from mindspore import nn, ops, Tensor
 import mindspore as ms
 import numpy as np
+from mindspore import Tensor, nn, ops
 
 from hcma.losses.contrastive import info_nce, positives
 

@@ -5,9 +5,8 @@ precomputed index and multiplying once. Pictures travel as (B, height * width, c
 """
 import math
 
-from mindspore import nn, ops, Parameter, Tensor
-import mindspore as ms
 import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
 
 from hcma import backend
 

@@ -1,13 +1,13 @@
 """The model: two towers that end in normalised features of several levels, and a temperature for each level."""
 import math
 
-from mindspore import nn, ops, Parameter, Tensor
 import mindspore as ms
 import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
 
 from hcma.models.image_encoder import ImageEncoder
 from hcma.models.layers import Init, Linear, normalise
-from hcma.models.scores import sentence_global, sentence_global_pairs, WordPatch, WordPatchPairs
+from hcma.models.scores import WordPatch, WordPatchPairs, sentence_global, sentence_global_pairs
 from hcma.models.text_encoder import TextEncoder
 
 MAX_LOG_SCALE = math.log(100)
@@ -32,7 +32,9 @@ class ImageTower(nn.Cell):
         super().__init__()
         self.encoder = ImageEncoder(config.image, init)
         self.to_global = Projection(config.image.width, config.embed_width, init)
-        self.to_patch = Projection(config.image.width, config.word_embed_width, init) if 'word_patch' in levels else None
+        self.to_patch = None
+        if 'word_patch' in levels:
+            self.to_patch = Projection(config.image.width, config.word_embed_width, init)
 
     def construct(self, image_BSS3):
         patch_BPD, global_BD = self.encoder(image_BSS3)
@@ -49,7 +51,9 @@ class TextTower(nn.Cell):
         super().__init__()
         self.encoder = TextEncoder(config.text, vocab_size, init)
         self.to_sentence = Projection(config.text.width, config.embed_width, init)
-        self.to_word = Projection(config.text.width, config.word_embed_width, init) if 'word_patch' in levels else None
+        self.to_word = None
+        if 'word_patch' in levels:
+            self.to_word = Projection(config.text.width, config.word_embed_width, init)
 
     def construct(self, ids_BL, length_B):
         word_BLD, mask_BL, sentence_BD = self.encoder(ids_BL, length_B)

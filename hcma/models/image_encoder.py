@@ -1,7 +1,7 @@
 """The image encoder: pictures to patch features and one global feature."""
-from mindspore import nn, ops, Tensor
 import mindspore as ms
 import numpy as np
+from mindspore import Tensor, nn, ops
 
 from hcma.models.convolution import Convolution
 from hcma.models.layers import LayerNorm, Linear

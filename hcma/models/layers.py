@@ -1,9 +1,9 @@
 """Small layers, written with the operations that MindSpore runs fast on a CPU as well as on Ascend."""
 import math
 
-from mindspore import nn, ops, Parameter, Tensor
 import mindspore as ms
 import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
 
 from hcma import backend
 
@@ -29,10 +29,6 @@ class Init:
     def normal(self, *shape, std=0.02):
         """A trainable float32 parameter with entries of standard deviation ``std``."""
         return Parameter(Tensor(self.generator.standard_normal(shape, np.float32) * np.float32(std)))
-
-    def uniform(self, *shape, bound):
-        """A trainable float32 parameter with entries in [-bound, bound]."""
-        return Parameter(Tensor(self.generator.uniform(-bound, bound, shape).astype(np.float32)))
 
 
 class Linear(nn.Cell):

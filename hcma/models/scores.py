@@ -2,8 +2,8 @@
 
 All-pairs scores are (B_text, B_image); ``*_pairs`` score row i of the texts with row i of the images, (B,).
 """
-from mindspore import nn, ops
 import mindspore as ms
+from mindspore import nn, ops
 
 # Cosines start at -1, so this keeps an excluded word out of every maximum.
 BELOW_EVERY_COSINE = -4.0

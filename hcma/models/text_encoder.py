@@ -1,7 +1,7 @@
 """The text encoder: token ids to word features and one sentence feature."""
-from mindspore import nn, ops, Tensor
 import mindspore as ms
 import numpy as np
+from mindspore import Tensor, nn, ops
 
 from hcma.models.layers import LayerNorm
 from hcma.models.transformer import EXCLUDED, Block

@@ -1,8 +1,8 @@
 """The pre-norm transformer block that both encoders are built from."""
 import math
 
-from mindspore import nn, ops
 import mindspore as ms
+from mindspore import nn, ops
 
 from hcma.models.layers import ACTIVATIONS, LayerNorm, Linear
 

@@ -1,5 +1,6 @@
-"""What happens beside the training itself, as MindSpore callbacks: log lines, the progress bar, checkpoints, stopping."""
+"""What happens beside the training itself, as MindSpore callbacks: log, progress bar, checkpoints, stopping."""
 import json
+import math
 import signal
 import time
 
@@ -48,9 +49,14 @@ class StepLog(Callback):
         for (step, epoch, _, wait), row in zip(self.waiting, rows):
             self.latest = {'step': step, 'epoch': epoch, **dict(zip(names, row)), 'images_per_s': round(rate, 1),
                            'data_wait': round(wait * len(rows) / seconds, 4)}
-            self.file.write(json.dumps(self.latest) + '\n')
+            self.file.write(json.dumps({key: _strict(value) for key, value in self.latest.items()}) + '\n')
         self.waiting.clear()
         self.since = time.perf_counter()
+
+
+def _strict(value):
+    """JSON has no NaN and no infinity: a step that overflowed has null there."""
+    return value if math.isfinite(value) else None
 
 
 class ProgressBar(Callback):

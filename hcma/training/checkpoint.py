@@ -4,11 +4,11 @@
 needs: moments, step counts, loss scale, and as its metadata the number of batches seen and the data's fingerprint.
 """
 import json
-from pathlib import Path
 import re
 import shutil
+from pathlib import Path
 
-from mindspore import dtype_to_nptype, Tensor
+from mindspore import Tensor, dtype_to_nptype
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 

@@ -1,10 +1,10 @@
 """AdamW with bias correction, and the warm-up and cosine schedule, both computed inside the compiled step."""
 import math
 
-from mindspore import nn, ops, Parameter, ParameterTuple, Tensor
-from mindspore.nn.learning_rate_schedule import LearningRateSchedule
 import mindspore as ms
 import numpy as np
+from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
+from mindspore.nn.learning_rate_schedule import LearningRateSchedule
 
 _adam = ops.MultitypeFuncGraph('adam')
 

@@ -1,4 +1,4 @@
-"""A run's folder: ``recipe.yaml``, ``log.jsonl``, ``checkpoints/``, ``metrics.json``, ``examples/``, ``report.html``."""
+"""A run's folder: ``recipe.yaml``, ``log.jsonl``, ``metrics.json``, checkpoints, examples and ``report.html``."""
 import json
 import os
 from pathlib import Path

@@ -1,6 +1,6 @@
 """One training step, compiled as one graph: loss, gradients, overflow check, clip, AdamW, temperatures, loss scale."""
-from mindspore import nn, ops, Parameter, Tensor
 import mindspore as ms
+from mindspore import Parameter, Tensor, nn, ops
 
 # Its inverse is still a normal number. Without an end, doubling reaches infinity, which no halving leaves again.
 MAX_LOSS_SCALE = 2.0 ** 126

@@ -22,8 +22,9 @@ from hcma.training.step import HCMATrainStep
 def train(recipe, run_dir, resume=False, callbacks=()):
     """Train as ``recipe`` says, into the folder ``run_dir``; returns whether the run reached its end.
 
-    With ``resume`` it goes on from the run's newest checkpoint, to the bit as if it had never stopped. Further MindSpore
-    ``callbacks`` are driven after the run's own. Raises ``InputError`` where recipe, data or folder do not allow it.
+    With ``resume`` it goes on from the run's newest checkpoint, to the bit as if it had never stopped. Further
+    ``callbacks`` of MindSpore's are driven after the run's own. Raises ``InputError`` where recipe, data or folder do
+    not allow it.
     """
     # ---- data and tokenizer
     require_training_data(recipe)

@@ -3,7 +3,6 @@ import io
 
 import numpy as np
 import pytest
-from helpers.packs import make_pack
 from PIL import Image
 
 from hcma.data.meta import require_training_data
@@ -11,6 +10,7 @@ from hcma.data.pack import read_captions, read_records
 from hcma.data.pipeline import COLUMNS, TrainingBatches, caption_group, usable_workers
 from hcma.data.tokenizer import train_tokenizer
 from hcma.errors import InputError
+from helpers.packs import make_pack
 
 PAIRS = 26
 BATCH = 6

@@ -3,7 +3,6 @@ import json
 
 import numpy as np
 import pytest
-from helpers.fake_encoder import BrightnessEncoder
 from PIL import Image
 
 from hcma.data.crops import Decoder
@@ -11,6 +10,7 @@ from hcma.errors import InputError
 from hcma.evaluation.choice import accuracy, choice_margins, choice_metrics, load_pictures, read_choices
 from hcma.evaluation.tasks import Evaluation
 from hcma.evaluation.weights import weightings
+from helpers.fake_encoder import BrightnessEncoder
 
 
 def write(path, rows):

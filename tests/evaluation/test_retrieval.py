@@ -3,9 +3,9 @@ from math import comb
 
 import numpy as np
 import pytest
-from helpers.fake_encoder import MatrixEncoder
 
 from hcma.evaluation.retrieval import RECALLS, block_size, retrieval
+from helpers.fake_encoder import MatrixEncoder
 
 # Eleven images, two of which are the same picture, with one to four captions each.
 IMAGE_GROUP = np.array([7, 3, 9, 1, 3, 20, 21, 22, 23, 24, 25])

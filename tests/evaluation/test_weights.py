@@ -1,13 +1,13 @@
 """The weights of the levels: from the recipe, or those that do best on validation data."""
 import numpy as np
 import pytest
-from helpers.fake_encoder import BrightnessEncoder
-from helpers.packs import make_pack
 from PIL import Image
 
 from hcma.data.crops import Decoder
 from hcma.evaluation.tasks import Evaluation
 from hcma.evaluation.weights import best, grid, weightings
+from helpers.fake_encoder import BrightnessEncoder
+from helpers.packs import make_pack
 
 LEVELS = ('sentence_global', 'word_patch')
 

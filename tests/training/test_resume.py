@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.packs import make_pack
 from mindspore.train.callback import Callback
 
 from hcma.errors import InputError
@@ -16,6 +15,7 @@ from hcma.recipe_io import dump_recipe, load_recipe, parse_recipe
 from hcma.training.checkpoint import MODEL, STATE, checkpoints
 from hcma.training.run_folder import LOG, RECIPE
 from hcma.training.trainer import train
+from helpers.packs import make_pack
 
 HELPERS = Path(__file__).parents[1] / 'helpers'
 TRAIN = Path(__file__).parents[2] / 'tools' / 'train.py'
