@@ -62,7 +62,7 @@ class Convolution(nn.Cell):
         super().__init__()
         self.side, self.inputs, self.outputs = side, inputs, outputs
         fan_in = KERNEL * KERNEL * inputs
-        self.weight = init.normal(fan_in, outputs, std=1 / math.sqrt(3 * fan_in))
+        self.weight = init.normal(fan_in, outputs, std=math.sqrt(2 / fan_in))
         self.bias = Parameter(Tensor(np.zeros(outputs, np.float32)))
         self.product = ops.MatMul()
         self.native = backend.prefers_native_kernels()

@@ -30,24 +30,26 @@ class PixelNorm(nn.Cell):
 
 
 class ConvolutionStem(nn.Cell):
-    """Overlapping 3 x 3 convolutions, each halving the side, then one to the width: small models need the overlap."""
+    """Overlapping 3 x 3 convolutions, each halving the side, then one to the width: small models need the overlap.
+
+    There is no norm between them: started as He et al. (2015) advise, four convolutions train without, and learn
+    attribute binding sooner than with a layer norm over the channels, which discards every pixel's contrast.
+    """
 
     def __init__(self, config, init):
         super().__init__()
         self.side = config.size
-        side, inputs, convolutions, norms = config.size, 3, [], []
+        side, inputs, convolutions = config.size, 3, []
         for outputs in config.stem_channels:
             convolutions.append(Convolution(side, inputs, outputs, 2, init))
-            norms.append(LayerNorm(outputs))
             side, inputs = (side - 1) // 2 + 1, outputs
         self.convolutions = nn.CellList(convolutions)
-        self.norms = nn.CellList(norms)
         self.out = Convolution(side, inputs, config.width, 1, init)
 
     def construct(self, x):
         x = x.reshape(x.shape[0], self.side * self.side, 3)
-        for convolution, norm in zip(self.convolutions, self.norms):
-            x = ops.relu(norm(convolution(x)))
+        for convolution in self.convolutions:
+            x = ops.relu(convolution(x))
         return self.out(x)
 
 
