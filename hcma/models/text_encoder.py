@@ -3,6 +3,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
 
+from hcma.models.directions import word_directions
 from hcma.models.layers import LayerNorm
 from hcma.models.transformer import EXCLUDED, Block
 
@@ -19,8 +20,10 @@ class TextEncoder(nn.Cell):
         super().__init__()
         self.embedding = init.normal(vocab_size, config.width)
         self.position = init.normal(1, config.length, config.width, std=0.01)
-        self.blocks = nn.CellList([Block(config.width, config.heads, config.mlp_width, config.activation, init)
-                                   for _ in range(config.depth)])
+        self.blocks = nn.CellList([
+            Block(config.width, config.heads, config.mlp_width, config.activation, init,
+                  word_directions(config.length, config.heads) if config.directions else None)
+            for _ in range(config.depth)])
         self.norm = LayerNorm(config.width)
         self.pool_end = config.pool == 'end'
         self.word_layer = config.depth if config.word_layer is None else config.word_layer

@@ -54,15 +54,21 @@ class MLP(nn.Cell):
 
 
 class Block(nn.Cell):
-    """``x`` (B, N, D) plus attention, plus MLP, each after a layer norm."""
+    """``x`` (B, N, D) plus attention, plus MLP, each after a layer norm.
 
-    def __init__(self, width, heads, mlp_width, activation, init):
+    ``directions`` is a cell that gives a bias of the attention's scores of this block's own, or None.
+    """
+
+    def __init__(self, width, heads, mlp_width, activation, init, directions=None):
         super().__init__()
+        self.directions = directions
         self.attention_norm = LayerNorm(width)
         self.attention = SelfAttention(width, heads, init)
         self.mlp_norm = LayerNorm(width)
         self.mlp = MLP(width, mlp_width, activation, init)
 
     def construct(self, x, bias=None):
+        if self.directions is not None:
+            bias = self.directions() if bias is None else bias + self.directions()
         x = x + self.attention(self.attention_norm(x), bias)
         return x + self.mlp(self.mlp_norm(x))

@@ -82,6 +82,8 @@ def build_optimizer(network, train, total_steps):
 
 
 def decays_weight(parameter, embeddings=False):
-    """Weight decay is for matrices: not for norms, biases, temperatures, nor embeddings unless asked."""
+    """Weight decay is for matrices: not for norms, biases, directions, temperatures, nor embeddings unless asked."""
+    if parameter.name.endswith('directions.table'):
+        return False
     is_embedding = parameter.name.rsplit('.', 1)[-1] in ('embedding', 'position', 'class_embedding')
     return parameter.ndim >= 2 and (embeddings or not is_embedding)

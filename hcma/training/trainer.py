@@ -32,7 +32,8 @@ def train(recipe, run_dir, resume=False, callbacks=()):
     backend.set_up(recipe.train.mode, recipe.device)
     run_dir = open_run(run_dir, recipe, resume)
     newest = checkpoints(run_dir)[-1] if checkpoints(run_dir) else None
-    tokenizer = _tokenizer(recipe, newest)
+    captions = [caption for captions in read_captions(recipe.data.train) for caption in captions]
+    tokenizer = _tokenizer(recipe, newest, captions)
     batches = TrainingBatches(recipe.data.train, recipe, tokenizer)
 
     # ---- model and step
@@ -70,7 +71,7 @@ def train(recipe, run_dir, resume=False, callbacks=()):
 
     # ---- the end
     _call(callbacks, 'on_train_end', context)
-    _record(run_dir, run, done, time.perf_counter() - started, tokenizer)
+    _record(run_dir, run, done, time.perf_counter() - started, tokenizer.count_truncated(captions))
     return run.cur_step_num == run.batch_num * run.epoch_num
 
 
@@ -84,13 +85,12 @@ def build_step(recipe, vocab_size, total_steps):
     return HCMATrainStep(network, optimizer, manager, recipe.train.clip_norm).set_train()
 
 
-def _tokenizer(recipe, checkpoint):
+def _tokenizer(recipe, checkpoint, captions):
     text = recipe.model.text
     if checkpoint is not None:
         return load_tokenizer(checkpoint / TOKENIZER, text.length)
     if recipe.data.tokenizer is not None:
         return load_tokenizer(recipe.data.tokenizer, text.length)
-    captions = (caption for captions in read_captions(recipe.data.train) for caption in captions)
     return train_tokenizer(captions, text.vocab_size, text.length)
 
 
@@ -128,12 +128,12 @@ def _call(callbacks, event, context):
         getattr(callback, event)(context)
 
 
-def _record(run_dir, run, done, seconds, tokenizer):
+def _record(run_dir, run, done, seconds, truncated):
     steps = run.cur_step_num - done
     if not steps:
         return
     size = sum(parameter.size for parameter in run.network.model.get_parameters())
     training = {'images_per_s': round(steps * run.batch_size / seconds, 1), 'seconds': round(seconds, 1),
                 'steps': run.cur_step_num, 'parameters': size, 'data_wait': round(run.data_wait_total / seconds, 4),
-                'truncated_captions': tokenizer.truncated}
+                'truncated_captions': truncated}
     update_metrics(run_dir, training=training, environment=backend.environment())

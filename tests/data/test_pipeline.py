@@ -7,7 +7,7 @@ from PIL import Image
 
 from hcma.data.meta import require_training_data
 from hcma.data.pack import read_captions, read_records
-from hcma.data.pipeline import COLUMNS, TrainingBatches, caption_group, usable_workers
+from hcma.data.pipeline import COLUMNS, TrainingBatches, usable_workers
 from hcma.data.tokenizer import train_tokenizer
 from hcma.errors import InputError
 from helpers.packs import make_pack
@@ -96,7 +96,8 @@ def test_order_crops_and_captions_differ_between_epochs_and_seeds(change, first,
     both = set(pictures(first)) & set(pictures(other))
     crops, texts = ([dict(zip(pictures(some), column(some, name))) for some in (first, other)]
                     for name in ('image', 'ids'))
-    assert all(not np.array_equal(crops[0][picture], crops[1][picture]) for picture in both)
+    changed = [not np.array_equal(crops[0][picture], crops[1][picture]) for picture in both]
+    assert np.mean(changed) > 0.9  # so few pixels leave few boxes: two draws may coincide
     same = np.mean([np.array_equal(texts[0][picture], texts[1][picture]) for picture in both])
     assert 0 < same < 0.8, 'one of three captions, drawn anew'
 
@@ -174,10 +175,3 @@ def test_more_workers_than_cores_are_fewer_and_said_so(monkeypatch, capsys):
     assert (usable_workers(1), usable_workers(2)) == (1, 2) and not capsys.readouterr().err
     assert usable_workers(5) == 2
     assert 'data.workers: 5 is more than the 2 cores' in capsys.readouterr().err
-
-
-def test_truncated_captions_are_counted(batches, pack, tokenizer):
-    captions = {caption_group(caption): caption for caption in sum(read_captions(pack), [])}
-    before = tokenizer.truncated
-    drawn = [captions[group] for group in column(read(batches()), 'group')[:, 1]]
-    assert tokenizer.truncated - before == sum(len(tokenizer.tokenizer.encode(caption)) > 6 for caption in drawn) > 0

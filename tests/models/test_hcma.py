@@ -43,7 +43,7 @@ def image(make_recipe, make_batch):
 
 def test_same_seed_same_bytes_other_seed_other_weights(make_recipe, vocabulary):
     first, again, other = (weights(build_model(make_recipe(seed=seed), vocabulary)) for seed in (5, 5, 6))
-    drawn = [name for name in first if np.ptp(first[name]) > 0]
+    drawn = [name for name in first if np.ptp(first[name]) > 0 and 'directions' not in name]  # those start alike
     assert first.keys() == again.keys() == other.keys() and len(drawn) > 10
     for name in first:
         assert first[name].tobytes() == again[name].tobytes()
@@ -64,6 +64,8 @@ def test_padded_caption_scores_as_one_of_a_shorter_fixed_length(make_recipe, voc
     short = build_model(make_recipe(model={'text': {'word_layer': 0, 'length': 5}}), vocabulary)
     for name, array in weights(model).items():
         cut = array[:, :5] if name == 'text_tower.encoder.position' else array
+        if name.startswith('text_tower') and name.endswith('directions.table'):
+            cut = array[:, 3:-3]  # the distances that a length of 5 has
         short.parameters_dict()[name].set_data(Tensor(cut))
     for long_score, short_score in zip(scores(model, image, ids, lengths), scores(short, image, ids[:, :5], lengths)):
         np.testing.assert_allclose(long_score, short_score, rtol=1e-5, atol=1e-5)

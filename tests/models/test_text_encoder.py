@@ -24,7 +24,11 @@ def encoder(make_recipe, vocabulary):
         cell = TextEncoder(config.model_copy(update={'length': length}), vocabulary, Init(0))
         source = {p.name: p.asnumpy() for p in TextEncoder(config, vocabulary, Init(0)).get_parameters()}
         for parameter in cell.get_parameters():
-            cut = source[parameter.name][:, :length] if parameter.name == 'position' else source[parameter.name]
+            cut = source[parameter.name]
+            if parameter.name == 'position':
+                cut = cut[:, :length]
+            elif parameter.name.endswith('directions.table'):  # one entry for each distance
+                cut = cut[:, LONG - length:cut.shape[1] - (LONG - length)]
             parameter.set_data(Tensor(cut))
         return cell
     return make

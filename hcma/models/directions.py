@@ -1,0 +1,53 @@
+"""A learned bias for every attention head and every relative position, started so that heads look in directions.
+
+Attention without it knows no left, right, before or after but what absolute positions teach it, slowly. Relative
+biases are those of Shaw et al. (2018) and Swin (Liu et al., 2021); the directional start is ours.
+"""
+import numpy as np
+from mindspore import Parameter, Tensor, nn, ops
+
+# How little a head sees of what lies outside its direction, as a start.
+AWAY = -3.0
+
+
+class RelativeBias(nn.Cell):
+    """``construct()`` gives what is added to the attention scores, (1, H, N, N)."""
+
+    def __init__(self, index_NN, table_HK):
+        super().__init__()
+        self.table = Parameter(Tensor(table_HK.astype(np.float32)))
+        self.index = Tensor(index_NN.reshape(-1).astype(np.int32))
+        self.shape = (1, len(table_HK)) + index_NN.shape
+
+    def construct(self):
+        return ops.gather(self.table, self.index, 1).reshape(self.shape)
+
+
+def word_directions(length, heads):
+    """The bias of a text of ``length`` tokens; heads start forward, backward, local and free, in turn."""
+    position = np.arange(length)
+    index = position[None] - position[:, None] + length - 1  # key minus query
+    distance = np.arange(1 - length, length)
+    starts = [np.where(distance > 0, -0.2 * distance, AWAY), np.where(distance < 0, 0.2 * distance, AWAY),
+              -0.7 * np.abs(distance), np.zeros(len(distance))]
+    return RelativeBias(index, _in_turn(starts, heads))
+
+
+def patch_directions(grid, heads, has_class):
+    """The bias of a ``grid`` x ``grid`` picture; heads start to the right, left, below and above, in turn.
+
+    The class token, if there is one, comes first; it has no direction.
+    """
+    row, column = np.divmod(np.arange(grid * grid), grid)
+    down, right = row[None] - row[:, None], column[None] - column[:, None]
+    reach = 2 * grid - 1
+    index = (down + grid - 1) * reach + right + grid - 1
+    down, right = (way.reshape(-1) for way in np.mgrid[1 - grid:grid, 1 - grid:grid])
+    starts = [np.append(np.where(way > 0, 0.0, AWAY), 0.0) for way in (right, -right, down, -down)]
+    if has_class:
+        index = np.pad(index, ((1, 0), (1, 0)), constant_values=reach * reach)
+    return RelativeBias(index, _in_turn(starts, heads))
+
+
+def _in_turn(starts, heads):
+    return np.stack([starts[head % len(starts)] for head in range(heads)])
