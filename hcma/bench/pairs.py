@@ -1,0 +1,101 @@
+"""Pairs of a slow and a fast way to one result, at the sizes of the preset ``small`` with a batch of 64."""
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, mutable, nn, ops
+
+from hcma.models.layers import NativeNorm, ProductNorm
+from hcma.models.scores import BestMatches
+
+RNG = np.random.default_rng(0)
+
+
+class Gradient(nn.Cell):
+    """The gradients of the sum of a cell's first output with respect to all its inputs."""
+
+    def __init__(self, cell, inputs):
+        super().__init__(auto_prefix=False)
+        self.cell = cell
+        self.gradient = ops.grad(self.total, tuple(range(inputs)))
+
+    def total(self, *inputs):
+        result = self.cell(*inputs)
+        return result[0].sum() + result[1].sum() if isinstance(result, tuple) else result.sum()
+
+    def construct(self, *inputs):
+        return self.gradient(*inputs)
+
+
+class Product(nn.Cell):
+    """``ops.matmul``, whose gradient transposes explicitly."""
+
+    def construct(self, x, y):
+        return ops.matmul(x, y)
+
+
+class FlaggedProduct(nn.Cell):
+    """``ops.MatMul``, whose gradient uses the product's own transpose flags."""
+
+    def __init__(self):
+        super().__init__()
+        self.product = ops.MatMul()
+
+    def construct(self, x, y):
+        return self.product(x, y)
+
+
+class Maxima(nn.Cell):
+    """The best patch of every word and the best word of every patch, differentiated automatically."""
+
+    def construct(self, word_TLE, patch_IPE):
+        texts, words, width = word_TLE.shape
+        images, patches, _ = patch_IPE.shape
+        cosine = ops.matmul(word_TLE.reshape(-1, width), patch_IPE.reshape(-1, width).swapaxes(0, 1))
+        cosine = cosine.reshape(texts, words, images, patches)
+        return ops.amax(cosine, 3), ops.amax(cosine, 1)
+
+
+class OwnMaxima(nn.Cell):
+    """The same by ``BestMatches`` and its own backward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.best_matches = BestMatches()
+
+    def construct(self, word_TLE, patch_IPE):
+        best_patch, _, best_word, _ = self.best_matches(word_TLE, patch_IPE)
+        return best_patch, best_word
+
+
+class Total(nn.Cell):
+    """Takes a tuple of Tensors."""
+
+    def construct(self, features):
+        return features[0] + features[1]
+
+
+def pairs():
+    """(name, slow call, fast call) for every comparison."""
+    rows, gain = _random(36864, 16), _random(16)
+    columns, kernel = _random(36864, 27), _random(27, 16)
+    word, patch = _random(64, 24, 64), _random(64, 36, 64)
+    total, ones = Total(), np.ones((64, 64), np.float32)
+    return [
+        ('layer norm of 36,864 x 16 with gradient: own operator, products',
+         *_calls((NativeNorm(1e-5), ProductNorm(16, 1e-5)), rows, gain, gain)),
+        ('product of 36,864 x 27 x 16 with gradient: ops.matmul, ops.MatMul',
+         *_calls((Product(), FlaggedProduct()), columns, kernel)),
+        ('maxima over 64 x 24 x 64 x 36 with gradient: automatic, scattered',
+         *_calls((Maxima(), OwnMaxima()), word, patch)),
+        ('a tuple of new Tensors given to a compiled cell: plain, mutable',
+         lambda: total((Tensor(ones), Tensor(ones))).asnumpy(),
+         lambda: total(mutable((Tensor(ones), Tensor(ones)))).asnumpy()),
+    ]
+
+
+def _calls(cells, *inputs):
+    gradients = [Gradient(cell, len(inputs)) for cell in cells]
+    return [lambda gradient=gradient: gradient(*inputs)[0].asnumpy() for gradient in gradients]
+
+
+def _random(*shape):
+    return Tensor(RNG.standard_normal(shape), ms.float32)
