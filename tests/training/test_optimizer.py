@@ -101,6 +101,7 @@ def network(make_recipe, vocabulary):
 def test_only_matrices_decay_and_embeddings_by_choice(network):
     names = {p.name for p in network.trainable_params()}
     vectors = {p.name for p in network.trainable_params() if p.ndim == 1}
+    vectors |= {name for name in names if name.endswith('directions.table')}  # biases, one for each head
     embeddings = {'text_tower.encoder.embedding', 'text_tower.encoder.position', 'image_tower.encoder.position',
                   'image_tower.encoder.class_embedding'}
     assert 'log_scale' in vectors and embeddings < names
