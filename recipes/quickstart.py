@@ -60,12 +60,13 @@ def prepare(out):
 def run_side_by_side(out):
     """Train and evaluate all models at once, each in a process of its own."""
     say(f'2/3 training {" and ".join(RUNS)} (the progress is that of {SHOWN}; the other\'s is in {out}/*.log)')
-    environment = {**os.environ, 'OMP_NUM_THREADS': str(max(1, (os.cpu_count() or 1) // len(RUNS)))}
     processes = {}
-    for name in RUNS:
+    for name, cores in zip(RUNS, shares(os.sched_getaffinity(0), len(RUNS))):
+        environment = {**os.environ, 'OMP_NUM_THREADS': str(len(cores))}
         command = [sys.executable, __file__, '--out', str(out), '--only', name]
         log = None if name == SHOWN else open(out / f'{name}.log', 'w', encoding='utf-8')
-        processes[name] = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        processes[name] = subprocess.Popen(command, env=environment, stdout=log, stderr=log,
+                                           preexec_fn=lambda cores=cores: os.sched_setaffinity(0, cores))
     try:
         codes = {name: process.wait() for name, process in processes.items()}
     except KeyboardInterrupt:  # the terminal has told them too: they stop after the step, with a checkpoint
@@ -76,6 +77,12 @@ def run_side_by_side(out):
         if code:
             where = '' if name == SHOWN else f'; see {out / name}.log'
             raise InputError(f'training {name} ended with exit code {code}{where}')
+
+
+def shares(cores, number):
+    """The cores dealt out into ``number`` sets; all to everybody where there are too few."""
+    cores = sorted(cores)
+    return [cores[first::number] if len(cores) >= number else cores for first in range(number)]
 
 
 def run(out, name):
