@@ -21,7 +21,7 @@ from hcma.errors import InputError
 from hcma.recipe_io import load_recipe
 
 RECIPE = Path(__file__).parent / 'configs' / 'scenes.yaml'
-SCENES = {'train': 12000, 'val': 200, 'test': 1500}
+SCENES = {'train': 12000, 'val': 200, 'test': 1000}
 RETRIEVAL_IMAGES = 500
 RUNS = {'flat': ['loss.levels=[sentence_global]'], 'hierarchical': []}
 SHOWN = 'hierarchical'  # whose progress is shown, and whose report is written
