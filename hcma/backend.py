@@ -8,7 +8,7 @@ from hcma.errors import InputError
 
 
 def prefers_native_kernels():
-    """Ascend runs convolutions and layer norms natively; on CPU both are faster as matrix products."""
+    """Ascend runs convolutions natively; on CPU they are faster as gathers and matrix products."""
     return ms.get_context('device_target') == 'Ascend'
 
 

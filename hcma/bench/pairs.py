@@ -3,7 +3,6 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, mutable, nn, ops
 
-from hcma.models.layers import NativeNorm, ProductNorm
 from hcma.models.scores import BestMatches
 
 RNG = np.random.default_rng(0)
@@ -75,13 +74,10 @@ class Total(nn.Cell):
 
 def pairs():
     """(name, slow call, fast call) for every comparison."""
-    rows, gain = _random(36864, 16), _random(16)
     columns, kernel = _random(36864, 27), _random(27, 16)
     word, patch = _random(64, 24, 64), _random(64, 36, 64)
     total, ones = Total(), np.ones((64, 64), np.float32)
     return [
-        ('layer norm of 36,864 x 16 with gradient: own operator, products',
-         *_calls((NativeNorm(1e-5), ProductNorm(16, 1e-5)), rows, gain, gain)),
         ('product of 36,864 x 27 x 16 with gradient: ops.matmul, ops.MatMul',
          *_calls((Product(), FlaggedProduct()), columns, kernel)),
         ('maxima over 64 x 24 x 64 x 36 with gradient: automatic, scattered',

@@ -5,8 +5,6 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
-from hcma import backend
-
 NORM_EPS = 1e-12
 
 
@@ -53,39 +51,10 @@ class LayerNorm(nn.Cell):
         super().__init__()
         self.gamma = Parameter(Tensor(np.ones(width, np.float32)))
         self.beta = Parameter(Tensor(np.zeros(width, np.float32)))
-        self.norm = NativeNorm(eps) if backend.prefers_native_kernels() else ProductNorm(width, eps)
-
-    def construct(self, x):
-        rows = ops.cast(x, ms.float32).reshape(-1, x.shape[-1])
-        return self.norm(rows, self.gamma, self.beta).reshape(x.shape)
-
-
-class NativeNorm(nn.Cell):
-    """MindSpore's own layer norm of rows (N, D)."""
-
-    def __init__(self, eps):
-        super().__init__()
         self.norm = ops.LayerNorm(begin_norm_axis=-1, begin_params_axis=-1, epsilon=eps)
 
-    def construct(self, x_ND, gamma, beta):
-        return self.norm(x_ND, gamma, beta)[0]
-
-
-class ProductNorm(NativeNorm):
-    """The same with a backward pass of matrix products, which on CPU takes half as long as the operator's own."""
-
-    def __init__(self, width, eps):
-        super().__init__(eps)
-        self.eps = eps
-        self.mean = Tensor(np.full((width, width), 1 / width, np.float32))  # x @ mean: the row's mean in every column
-        self.product = ops.MatMul()
-
-    def bprop(self, x_ND, gamma, beta, out, dout):
-        centred = x_ND - self.product(x_ND, self.mean)
-        inverse = ops.rsqrt(self.product(centred * centred, self.mean) + self.eps)
-        unit, scaled = centred * inverse, dout * gamma
-        dx = (scaled - self.product(scaled, self.mean) - unit * self.product(scaled * unit, self.mean)) * inverse
-        return dx, (dout * unit).sum(0), dout.sum(0)
+    def construct(self, x):
+        return self.norm(ops.cast(x, ms.float32), self.gamma, self.beta)[0]
 
 
 class QuickGELU(nn.Cell):
