@@ -2,7 +2,7 @@
 
 Draws scenes, packs them, trains flat CLIP (sentence-global only) and hierarchical alignment with the same encoders,
 data and epochs, evaluates both on held-out combinations, and writes the report. The two train side by side, each on
-half of the cores: steps this small gain little from a second core.
+cores of its own.
 """
 import argparse
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 from hcma import cli
 from hcma.data.meta import META
 from hcma.data.scenes import write_scenes
-from hcma.data.sources import Options, read_pairs
+from hcma.data.sources import read_pairs
 from hcma.errors import InputError
 from hcma.recipe_io import load_recipe
 
@@ -53,7 +53,7 @@ def prepare(out):
         if not (data / split / META).exists():
             from hcma.data.pack import pack
             data.mkdir(exist_ok=True)
-            pairs, rejects = read_pairs(scenes / f'{split}.jsonl', 'jsonl', Options(None, None, None, None))
+            pairs, rejects = read_pairs(scenes / f'{split}.jsonl', 'jsonl')
             pack(pairs, data / split, rejects, f'{split}.jsonl')
 
 

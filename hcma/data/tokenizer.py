@@ -33,8 +33,7 @@ class CaptionTokenizer:
         """A list of N captions to ids (N, length) int32, zero after the end token, and their lengths (N,) int32."""
         ids = np.zeros((len(captions), self.length), np.int32)
         lengths = np.zeros(len(captions), np.int32)
-        encodings = self.tokenizer.encode_batch(list(captions), add_special_tokens=False)
-        for row, encoding in enumerate(encodings):
+        for row, encoding in enumerate(self._encodings(captions)):
             tokens = encoding.ids[:self.length - 2]
             lengths[row] = len(tokens) + 2
             ids[row, :lengths[row]] = [self.begin, *tokens, self.end]
@@ -47,8 +46,10 @@ class CaptionTokenizer:
 
     def count_truncated(self, captions):
         """How many of ``captions`` lose tokens."""
-        encodings = self.tokenizer.encode_batch(list(captions), add_special_tokens=False)
-        return sum(len(encoding.ids) > self.length - 2 for encoding in encodings)
+        return sum(len(encoding.ids) > self.length - 2 for encoding in self._encodings(captions))
+
+    def _encodings(self, captions):
+        return self.tokenizer.encode_batch(list(captions), add_special_tokens=False)
 
     def pieces(self, caption):
         """The text piece of each token between begin and end, in order, for drawing: they join to the caption."""

@@ -31,7 +31,7 @@ def train(recipe, run_dir, resume=False, callbacks=()):
     fingerprint = read_meta(recipe.data.train)['fingerprint']
     backend.set_up(recipe.train.mode, recipe.device)
     run_dir = open_run(run_dir, recipe, resume)
-    newest = checkpoints(run_dir)[-1] if checkpoints(run_dir) else None
+    newest = next(reversed(checkpoints(run_dir)), None)
     captions = [caption for captions in read_captions(recipe.data.train) for caption in captions]
     tokenizer = _tokenizer(recipe, newest, captions)
     batches = TrainingBatches(recipe.data.train, recipe, tokenizer)
@@ -71,7 +71,7 @@ def train(recipe, run_dir, resume=False, callbacks=()):
 
     # ---- the end
     _call(callbacks, 'on_train_end', context)
-    _record(run_dir, run, done, time.perf_counter() - started, tokenizer.count_truncated(captions))
+    _record(run_dir, run, done, time.perf_counter() - started, tokenizer, captions)
     return run.cur_step_num == run.batch_num * run.epoch_num
 
 
@@ -128,12 +128,12 @@ def _call(callbacks, event, context):
         getattr(callback, event)(context)
 
 
-def _record(run_dir, run, done, seconds, truncated):
+def _record(run_dir, run, done, seconds, tokenizer, captions):
     steps = run.cur_step_num - done
     if not steps:
         return
     size = sum(parameter.size for parameter in run.network.model.get_parameters())
     training = {'images_per_s': round(steps * run.batch_size / seconds, 1), 'seconds': round(seconds, 1),
                 'steps': run.cur_step_num, 'parameters': size, 'data_wait': round(run.data_wait_total / seconds, 4),
-                'truncated_captions': truncated}
+                'truncated_captions': tokenizer.count_truncated(captions)}
     update_metrics(run_dir, training=training, environment=backend.environment())
