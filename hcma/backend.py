@@ -5,11 +5,17 @@ import mindspore as ms
 
 from hcma import __version__
 from hcma.errors import InputError
+from hcma.kernels.build import library
 
 
 def prefers_native_kernels():
     """Ascend runs convolutions natively; on CPU they are faster as gathers and matrix products."""
     return ms.get_context('device_target') == 'Ascend'
+
+
+def compiles_kernels():
+    """Whether the kernels of ``hcma.kernels`` stand in for MindSpore's operations: on CPU, where they compile."""
+    return ms.get_context('device_target') == 'CPU' and library() is not None
 
 
 def set_up(mode, device='CPU'):
@@ -25,4 +31,4 @@ def set_up(mode, device='CPU'):
 def environment():
     """What the report says about where a run was made."""
     return {'mindspore': ms.__version__, 'python': platform.python_version(), 'hcma': __version__,
-            'device': ms.get_context('device_target')}
+            'device': ms.get_context('device_target'), 'kernels': 'compiled' if compiles_kernels() else 'standard'}

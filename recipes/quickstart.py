@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -67,9 +68,12 @@ def run_side_by_side(out):
         log = None if name == SHOWN else open(out / f'{name}.log', 'w', encoding='utf-8')
         processes[name] = subprocess.Popen(command, env=environment, stdout=log, stderr=log,
                                            preexec_fn=lambda cores=cores: os.sched_setaffinity(0, cores))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or it would end this process alone
     try:
         codes = {name: process.wait() for name, process in processes.items()}
-    except KeyboardInterrupt:  # the terminal has told them too: they stop after the step, with a checkpoint
+    except KeyboardInterrupt:
+        for process in processes.values():  # they stop after the step, with a checkpoint
+            process.terminate()
         for process in processes.values():
             process.wait()
         raise

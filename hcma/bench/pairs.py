@@ -3,6 +3,8 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, mutable, nn, ops
 
+from hcma import backend
+from hcma.kernels import cells
 from hcma.models.scores import BestMatches
 
 RNG = np.random.default_rng(0)
@@ -53,15 +55,26 @@ class Maxima(nn.Cell):
         return ops.amax(cosine, 3), ops.amax(cosine, 1)
 
 
-class OwnMaxima(nn.Cell):
-    """The same by ``BestMatches`` and its own backward pass."""
+class First(nn.Cell):
+    """The first output of a cell that has several."""
 
-    def __init__(self):
+    def __init__(self, cell):
         super().__init__()
-        self.best_matches = BestMatches()
+        self.cell = cell
+
+    def construct(self, *inputs):
+        return self.cell(*inputs)[0]
+
+
+class BothMaxima(nn.Cell):
+    """The maxima of a cell like ``BestMatches``, without their positions."""
+
+    def __init__(self, cell):
+        super().__init__()
+        self.cell = cell
 
     def construct(self, word_TLE, patch_IPE):
-        best_patch, _, best_word, _ = self.best_matches(word_TLE, patch_IPE)
+        best_patch, _, best_word, _ = self.cell(word_TLE, patch_IPE)
         return best_patch, best_word
 
 
@@ -81,10 +94,23 @@ def pairs():
         ('product of 36,864 x 27 x 16 with gradient: ops.matmul, ops.MatMul',
          *_calls((Product(), FlaggedProduct()), columns, kernel)),
         ('maxima over 64 x 24 x 64 x 36 with gradient: automatic, scattered',
-         *_calls((Maxima(), OwnMaxima()), word, patch)),
+         *_calls((Maxima(), BothMaxima(BestMatches())), word, patch)),
         ('a tuple of new Tensors given to a compiled cell: plain, mutable',
          lambda: total((Tensor(ones), Tensor(ones))).asnumpy(),
          lambda: total(mutable((Tensor(ones), Tensor(ones)))).asnumpy()),
+        *(_compiled(word, patch) if backend.compiles_kernels() else []),
+    ]
+
+
+def _compiled(word, patch):
+    rows, gain, shift = _random(2304, 64), _random(64), _random(64)
+    return [
+        ('maxima over 64 x 24 x 64 x 36 with gradient: scattered, compiled',
+         *_calls((BothMaxima(BestMatches()), BothMaxima(cells.BestMatches())), word, patch)),
+        ('layer norm of 2,304 x 64 with gradient: MindSpore\'s, compiled',
+         *_calls((First(ops.LayerNorm(-1, -1, 1e-5)), First(cells.LayerNorm(1e-5))), rows, gain, shift)),
+        ('softmax of 64 x 4 x 36 x 36 with gradient: MindSpore\'s, compiled',
+         *_calls((ops.Softmax(-1), cells.Softmax()), _random(64, 4, 36, 36))),
     ]
 
 

@@ -5,6 +5,9 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
+from hcma import backend
+from hcma.kernels import cells as compiled
+
 NORM_EPS = 1e-12
 
 
@@ -51,10 +54,15 @@ class LayerNorm(nn.Cell):
         super().__init__()
         self.gamma = Parameter(Tensor(np.ones(width, np.float32)))
         self.beta = Parameter(Tensor(np.zeros(width, np.float32)))
-        self.norm = ops.LayerNorm(begin_norm_axis=-1, begin_params_axis=-1, epsilon=eps)
+        self.norm = compiled.LayerNorm(eps) if backend.compiles_kernels() else ops.LayerNorm(-1, -1, eps)
 
     def construct(self, x):
         return self.norm(ops.cast(x, ms.float32), self.gamma, self.beta)[0]
+
+
+def softmax():
+    """A cell or operation: the softmax over the last axis of float32 scores."""
+    return compiled.Softmax() if backend.compiles_kernels() else ops.Softmax(-1)
 
 
 class QuickGELU(nn.Cell):

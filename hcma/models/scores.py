@@ -5,6 +5,9 @@ All-pairs scores are (B_text, B_image); ``*_pairs`` score row i of the texts wit
 import mindspore as ms
 from mindspore import nn, ops
 
+from hcma import backend
+from hcma.kernels import cells as compiled
+
 # Cosines start at -1, so this keeps an excluded word out of every maximum.
 BELOW_EVERY_COSINE = -4.0
 
@@ -71,7 +74,7 @@ class WordPatch(nn.Cell):
 
     def __init__(self):
         super().__init__()
-        self.best_matches = BestMatches()
+        self.best_matches = compiled.BestMatches() if backend.compiles_kernels() else BestMatches()
 
     def construct(self, word_TLE, mask_TL, patch_IPE):
         one = ops.ones(patch_IPE.shape[:2] + (1,), patch_IPE.dtype)

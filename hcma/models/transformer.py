@@ -4,7 +4,7 @@ import math
 import mindspore as ms
 from mindspore import nn, ops
 
-from hcma.models.layers import ACTIVATIONS, LayerNorm, Linear
+from hcma.models.layers import ACTIVATIONS, LayerNorm, Linear, softmax
 
 # Added to the attention scores of excluded positions: large enough to vanish, finite so that a row in which
 # everything is excluded stays finite too.
@@ -22,7 +22,7 @@ class SelfAttention(nn.Cell):
         self.out = Linear(width, width, init)
         self.scores = ops.BatchMatMul(transpose_b=True)
         self.context = ops.BatchMatMul()
-        self.softmax = ops.Softmax(-1)
+        self.softmax = softmax()
 
     def construct(self, x, bias):
         batch, positions, width = x.shape

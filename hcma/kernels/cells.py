@@ -1,0 +1,90 @@
+"""The compiled kernels as cells. Each is a twin of something made of MindSpore's operations, with equal results."""
+import mindspore as ms
+from mindspore import Tensor, nn, ops
+
+from hcma.kernels.build import library
+
+
+def _kernel(name, shapes, types):
+    return ops.Custom(f'{library()}:{name}', shapes, types, func_type='aot')
+
+
+class BestMatches(nn.Cell):
+    """Twin of ``hcma.models.scores.BestMatches`` that never holds the T x L x I x P products."""
+
+    def __init__(self):
+        super().__init__()
+        self.forward = _kernel('best_matches', _best_matches_shapes, _best_matches_types)
+        self.backward = _kernel('best_matches_grad', _first_two, _first_two)
+
+    def construct(self, word_TLE, patch_IPE):
+        return self.forward(word_TLE, patch_IPE)
+
+    def bprop(self, word_TLE, patch_IPE, out, dout):
+        return self.backward(word_TLE, patch_IPE, out[1], out[3], dout[0], dout[2])
+
+
+class LayerNorm(nn.Cell):
+    """Twin of ``ops.LayerNorm(-1, -1, eps)`` in float32: the rows first, then their means and 1 / deviations."""
+
+    def __init__(self, eps):
+        super().__init__()
+        self.eps = Tensor([eps], ms.float32)
+        self.forward = _kernel('layer_norm', _layer_norm_shapes, _three_floats)
+        self.backward = _kernel('layer_norm_grad', _layer_norm_grad_shapes, _three_floats)
+
+    def construct(self, x, gamma, beta):
+        rows, mean, inverse = self.forward(x.reshape(-1, x.shape[-1]), gamma, beta, self.eps)
+        return rows.reshape(x.shape), mean, inverse
+
+    def bprop(self, x, gamma, beta, out, dout):
+        width = x.shape[-1]
+        dx, dgamma, dbeta = self.backward(x.reshape(-1, width), gamma, out[1], out[2], dout[0].reshape(-1, width))
+        return dx.reshape(x.shape), dgamma, dbeta
+
+
+class Softmax(nn.Cell):
+    """Twin of ``ops.Softmax(-1)`` in float32, whose gradient MindSpore composes of five operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.forward = ops.Softmax(-1)
+        self.backward = _kernel('softmax_grad', _first, _first)
+
+    def construct(self, x):
+        return self.forward(x)
+
+    def bprop(self, x, out, dout):
+        return (self.backward(out, dout),)
+
+
+# Shapes and types of the results. MindSpore looks them up by their source, so they cannot be lambdas.
+def _best_matches_shapes(word_TLE, patch_IPE):
+    texts, words, _ = word_TLE
+    images, patches, _ = patch_IPE
+    by_word, by_patch = [texts, words, images], [texts, images, patches]
+    return by_word, by_word, by_patch, by_patch
+
+
+def _best_matches_types(*_):
+    return ms.float32, ms.int32, ms.float32, ms.int32
+
+
+def _layer_norm_shapes(x_ND, *_):
+    return x_ND, x_ND[:1], x_ND[:1]
+
+
+def _layer_norm_grad_shapes(x_ND, gain_D, *_):
+    return x_ND, gain_D, gain_D
+
+
+def _three_floats(*_):
+    return ms.float32, ms.float32, ms.float32
+
+
+def _first(first, *_):
+    return first
+
+
+def _first_two(first, second, *_):
+    return first, second

@@ -1,0 +1,145 @@
+"""The compiled kernels give what MindSpore's operations give: maxima, ties, gradients, NaN and all."""
+import os
+import subprocess
+import sys
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import Tensor, nn, ops
+
+from hcma.kernels import build, cells
+from hcma.models import scores
+
+pytestmark = pytest.mark.skipif(build.library() is None, reason='no C++ compiler')
+
+RNG = np.random.default_rng(0)
+# (texts, words, images, patches, width): one of everything, no multiple of anything, and enough for threads
+SIZES = [(1, 1, 1, 1, 1), (3, 9, 4, 17, 5), (8, 22, 8, 36, 65)]
+
+
+def tensors(*shapes):
+    return [Tensor(RNG.standard_normal(shape), ms.float32) for shape in shapes]
+
+
+def gradients(cell, outputs, inputs):
+    """Of a weighted sum of the given outputs of ``cell``, with respect to all inputs."""
+    results = cell(*inputs)
+    results = results if isinstance(results, tuple) else (results,)
+    weights = {number: Tensor(np.random.default_rng(number).standard_normal(results[number].shape), ms.float32)
+               for number in outputs}
+
+    def total(*inputs):
+        results = cell(*inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        return sum((results[number] * weight).sum() for number, weight in weights.items())
+    found = ms.grad(total, tuple(range(len(inputs))))(*inputs)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def assert_equal_cells(one, other, outputs, inputs):
+    for found, expected in zip(gradients(one, outputs, inputs), gradients(other, outputs, inputs)):
+        np.testing.assert_allclose(found.asnumpy(), expected.asnumpy(), atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize('texts, words, images, patches, width', SIZES)
+def test_best_matches_is_its_twin(texts, words, images, patches, width):
+    inputs = tensors((texts, words, width), (images, patches, width))
+    found, expected = cells.BestMatches()(*inputs), scores.BestMatches()(*inputs)
+    for number in range(4):
+        np.testing.assert_allclose(found[number].asnumpy(), expected[number].asnumpy(), atol=1e-5)
+    assert_equal_cells(cells.BestMatches(), scores.BestMatches(), (0, 2), inputs)
+
+
+def test_among_equal_products_the_first_wins():
+    inputs = [Tensor(np.ones((2, 5, 3)), ms.float32), Tensor(np.ones((2, 20, 3)), ms.float32)]
+    _, patch_at, _, word_at = cells.BestMatches()(*inputs)
+    assert not patch_at.asnumpy().any() and not word_at.asnumpy().any()
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_comes_through(value):
+    word, patch = RNG.uniform(0.5, 1, (2, 5, 4)), RNG.uniform(0.5, 1, (3, 20, 4))
+    word[1, 2, 3] = value
+    found = cells.BestMatches()(Tensor(word, ms.float32), Tensor(patch, ms.float32))
+    patch_best, _, word_best, _ = (out.asnumpy() for out in found)
+    np.testing.assert_array_equal(patch_best[1, 2], np.full(3, value))
+    assert np.isfinite(patch_best[0]).all() and np.isfinite(word_best[0]).all()
+    expected = word_best[1] if value == -np.inf else np.full((3, 20), value)
+    np.testing.assert_array_equal(word_best[1], expected)
+    row = Tensor([[1.0, value, 2.0]], ms.float32)
+    assert np.isnan(cells.LayerNorm(1e-5)(row, Tensor([1.0] * 3), Tensor([0.0] * 3))[0].asnumpy()).all()
+
+
+@pytest.mark.parametrize('shape', [(1, 1), (7, 5), (3, 5, 64), (300, 130)])
+def test_layer_norm_is_its_twin(shape):
+    x, gamma, beta = tensors(shape, shape[-1:], shape[-1:])
+    x = x * 3 + 100
+    compiled, standard = cells.LayerNorm(1e-5), ops.LayerNorm(-1, -1, 1e-5)
+    np.testing.assert_allclose(compiled(x, gamma, beta)[0].asnumpy(), standard(x, gamma, beta)[0].asnumpy(), atol=1e-3)
+    assert_equal_cells(compiled, standard, (0,), (x, gamma, beta))
+
+
+@pytest.mark.parametrize('shape', [(1,), (2, 3, 5), (40, 4, 30, 30)])
+def test_softmax_gradient_is_its_twin(shape):
+    assert_equal_cells(cells.Softmax(), ops.Softmax(-1), (0,), tensors(shape))
+
+
+class Everything(nn.Cell):
+    """All kernels in one graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.softmax, self.best_matches = cells.LayerNorm(1e-5), cells.Softmax(), cells.BestMatches()
+
+    def construct(self, word, patch, gamma, beta):
+        best, _, other, _ = self.best_matches(self.norm(word, gamma, beta)[0], self.softmax(patch))
+        return best, other
+
+
+@pytest.mark.graph
+def test_graph_is_pynative():
+    inputs = tensors((4, 5, 6), (3, 7, 6), (6,), (6,))
+    found = gradients(Everything(), (0, 1), inputs)
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    for one, other in zip(found, gradients(Everything(), (0, 1), inputs)):
+        np.testing.assert_array_equal(one.asnumpy(), other.asnumpy())
+
+
+SUMS = '''
+import mindspore as ms, numpy as np
+from mindspore import Tensor
+from hcma.kernels import cells
+rng = np.random.default_rng(0)
+word, patch = (Tensor(rng.standard_normal(shape), ms.float32) for shape in ((8, 22, 65), (8, 36, 65)))
+out = cells.BestMatches()(word, patch)
+both = cells.BestMatches().bprop(word, patch, out, out)
+x = Tensor(rng.standard_normal((900, 65)), ms.float32)
+norm = cells.LayerNorm(1e-5)
+out = norm(x, word[0, 0], word[0, 1])
+print([y.asnumpy().tobytes().hex()[::97] for y in (*both, *norm.bprop(x, word[0, 0], word[0, 1], out, (x,)))])
+'''
+
+
+def test_results_do_not_depend_on_the_number_of_threads():
+    one, three = (subprocess.run([sys.executable, '-c', SUMS], env={**os.environ, 'OMP_NUM_THREADS': threads},
+                                 capture_output=True, text=True, check=True).stdout for threads in '13')
+    assert one == three != ''
+
+
+def test_without_compiler_or_cache_folder_there_is_no_library(monkeypatch, tmp_path):
+    for variable, value in [('CXX', 'no-such-compiler'), ('CXX', 'false'), (build.SWITCH, '0'),
+                            ('XDG_CACHE_HOME', '/dev/null')]:
+        with monkeypatch.context() as patch:
+            patch.setenv('XDG_CACHE_HOME', str(tmp_path))
+            patch.setenv(variable, value)
+            assert build.library.__wrapped__() is None
+
+
+def test_a_library_is_built_once(monkeypatch, tmp_path):
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    path = build.library.__wrapped__()
+    assert build.library.__wrapped__() == path and [str(file) for file in tmp_path.glob('hcma/*')] == [path]
+    monkeypatch.setenv('CXX', str(tmp_path / 'other'))
+    (tmp_path / 'other').symlink_to('/bin/false')
+    assert build.library.__wrapped__() is None
