@@ -3,7 +3,7 @@ import itertools
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from hcma.errors import InputError
 
@@ -65,10 +65,18 @@ class CaptionTokenizer:
 
 
 def train_tokenizer(captions, vocab_size, length):
-    """A byte-level BPE of at most ``vocab_size`` tokens; lower case, so that a word has one form, NFC for Chinese."""
+    """A byte-level BPE of at most ``vocab_size`` tokens; lower case, so that a word has one form, NFC for Chinese.
+
+    Chinese characters stand alone, as in BERT: there are no spaces to stop at, so tokens would grow into whole phrases
+    of which the data has too few of each.
+    """
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    # A space makes a first word the same token as a later one; the byte level would put one before every character.
+    tokenizer.normalizer = normalizers.Sequence([
+        normalizers.NFC(), normalizers.Lowercase(), normalizers.Prepend(' '),
+        normalizers.Replace(Regex(r'^ (?=\p{Han})'), '')])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(r'\p{Han}'), 'isolated'),
+                                                       pre_tokenizers.ByteLevel(add_prefix_space=False)])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=[PAD, BEGIN, END], show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())

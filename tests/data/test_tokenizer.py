@@ -48,8 +48,17 @@ def test_every_caption_is_begin_tokens_end_and_zeros_in_a_row_of_one_length(toke
 def test_tokens_decode_to_the_caption_in_lower_case(caption, tokenizer):
     tokenizer = load_json(tokenizer, 99)
     ids, lengths = tokenizer.encode([caption])
-    normal = tokenizer.tokenizer.normalizer.normalize_str(caption)
-    assert decoded(tokenizer, ids[0], lengths[0]).removeprefix(' ') == normal
+    assert decoded(tokenizer, ids[0], lengths[0]) == tokenizer.tokenizer.normalizer.normalize_str(caption)
+
+
+def test_every_chinese_character_is_a_token_of_its_own(tokenizer):
+    assert tokenizer.pieces('两只狗 run 在跑。')[:3] == ['两', '只', '狗']
+    assert not any(len(piece) > 1 and not piece.isascii() for caption in CAPTIONS for piece in tokenizer.pieces(caption))
+
+
+def test_a_first_word_is_the_token_of_a_later_one(tokenizer):
+    first, later = (tokenizer.encode_one(caption)[0] for caption in ('dogs run', 'two dogs run'))
+    assert first[1] in later
 
 
 def load_json(tokenizer, length):
