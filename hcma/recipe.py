@@ -2,13 +2,14 @@
 
 Nothing here imports MindSpore, so that a wrong recipe is reported before anything is loaded.
 """
-from typing import Annotated, Literal, Optional
+from typing import Annotated, Literal, Optional, Union
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from hcma.presets import PRESETS
 
-Level = Literal['sentence_global', 'word_patch']
+Level = Literal['sentence_global', 'word_patch', 'phrase_region']
+Term = Literal['sentence_global', 'word_patch', 'phrase_region', 'matching']
 Activation = Literal['relu', 'quick_gelu', 'gelu']
 PositiveInt = Field(ge=1)  # reused by every width and count
 
@@ -89,13 +90,25 @@ def _heads_divide_width(tower):
     return tower
 
 
+class Fusion(Section):
+    """The cross-attention of words to patches that tells matched pairs from hard negatives, at the text's width."""
+    depth: int = Field(default=1, ge=1)
+    heads: int = Field(default=4, ge=1)
+
+
 class Model(Section):
-    """Both encoders and the widths they share: ``embed_width`` for sentence-global, ``word_embed_width`` for words."""
+    """Both encoders and the widths they share: ``embed_width`` for sentence-global, ``word_embed_width`` for the rest.
+
+    Phrases are runs of ``phrase_lengths`` words, regions squares of ``region_sizes`` patches a side.
+    """
     preset: Literal['tiny', 'small', 'vit_b32', 'vit_b16'] = 'small'
     image: ImageTower
     text: TextTower
     embed_width: int = PositiveInt
     word_embed_width: int = PositiveInt
+    phrase_lengths: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(2, 3), min_length=1)
+    region_sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(2, 3), min_length=1)
+    fusion: Optional[Fusion] = None
 
     @model_validator(mode='before')
     @classmethod
@@ -108,6 +121,18 @@ class Model(Section):
             if isinstance(values.get(tower, {}), dict):
                 merged[tower] = {**preset.get(tower, {}), **values.get(tower, {})}
         return merged
+
+    @model_validator(mode='after')
+    def _windows_and_heads_fit(self):
+        if max(self.phrase_lengths) > self.text.length - 2:
+            raise ValueError(f'phrase_lengths: {max(self.phrase_lengths)} is more than the {self.text.length - 2} words '
+                             'that model.text.length leaves room for')
+        if max(self.region_sizes) > self.image.grid:
+            raise ValueError(f'region_sizes: {max(self.region_sizes)} is more than the {self.image.grid} patches along '
+                             'a side of the image')
+        if self.fusion is not None and self.text.width % self.fusion.heads:
+            raise ValueError(f'fusion.heads: {self.fusion.heads} does not divide the text width {self.text.width}')
+        return self
 
 
 class Data(Section):
@@ -143,9 +168,10 @@ class Temperature(Section):
 
 
 class Loss(Section):
-    """The levels that are trained, with their weights (1 where none is given)."""
+    """The levels that are trained and how they score; ``weights`` of the terms (1 where none is given), or learned ones."""
     levels: tuple[Level, ...] = ('sentence_global', 'word_patch')
-    weights: dict[Level, float] = {}
+    score: Literal['max', 'attention', 'in_pair'] = 'max'
+    weights: Union[Literal['uncertainty'], dict[Term, float]] = {}
     temperature: Temperature = Temperature()
 
     @field_validator('levels', mode='after')
@@ -155,22 +181,22 @@ class Loss(Section):
             raise ValueError('needs at least one level, each once')
         return value
 
-    @model_validator(mode='after')
-    def _weights_have_levels(self):
-        _check_weights('weights', self.weights, self.levels)
-        return self
+    def terms(self, model):
+        """What is summed: the levels, and the matching of a fusion where ``model`` (the section) has one."""
+        return self.levels + (() if model.fusion is None else ('matching',))
 
-    def weight(self, level):
-        """The weight of ``level`` in the sum."""
-        return self.weights.get(level, 1.0)
+    def weight(self, term):
+        """The weight of ``term`` in the sum."""
+        return 1.0 if self.weights == 'uncertainty' else self.weights.get(term, 1.0)
 
 
-def _check_weights(key, weights, levels):
-    for level, weight in weights.items():
-        if level not in levels:
-            raise ValueError(f'{key}: {level} is not among the levels {", ".join(levels)}')
+def _check_weights(key, weights, terms):
+    for term, weight in weights.items():
+        if term not in terms:
+            needs = ', which needs model.fusion' if term == 'matching' else ''
+            raise ValueError(f'{key}: {term} is not among the levels {", ".join(terms)}{needs}')
         if weight < 0:
-            raise ValueError(f'{key}: {level} is {weight}, a weight is a number from 0 up')
+            raise ValueError(f'{key}: {term} is {weight}, a weight is a number from 0 up')
 
 
 class LossScale(Section):
@@ -206,8 +232,9 @@ class Train(Section):
 
 
 class Evaluate(Section):
-    """How features of several levels become one score of a pair."""
-    weights: dict[Level, float] = {}
+    """How features of several levels become one score of a pair; with a fusion it re-ranks the best ``rerank``."""
+    weights: dict[Term, float] = {}
+    rerank: int = Field(default=16, ge=1)
     batch_size: int = Field(default=64, ge=1)
 
 
@@ -223,6 +250,9 @@ class Recipe(Section):
     evaluate: Evaluate = Evaluate()
 
     @model_validator(mode='after')
-    def _evaluated_levels_are_trained(self):
-        _check_weights('evaluate.weights', self.evaluate.weights, self.loss.levels)
+    def _weighted_terms_are_trained(self):
+        terms = self.loss.terms(self.model)
+        if self.loss.weights != 'uncertainty':
+            _check_weights('loss.weights', self.loss.weights, terms)
+        _check_weights('evaluate.weights', self.evaluate.weights, terms)
         return self

@@ -3,7 +3,7 @@ import numpy as np
 from mindspore import Tensor, mutable
 from tqdm import tqdm
 
-from hcma.models.hcma import LevelScores
+from hcma.models.levels import LevelScores
 
 
 class Encoder:

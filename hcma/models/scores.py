@@ -65,7 +65,7 @@ class BestMatches(nn.Cell):
         return dword, dpatch
 
 
-class WordPatch(nn.Cell):
+class LateInteraction(nn.Cell):
     """Late interaction: half the mean over words of the best patch plus half the mean over patches of the best word.
 
     The first half is the text-to-image direction of FILIP (Yao et al., 2021), the second its image-to-text
@@ -83,8 +83,8 @@ class WordPatch(nn.Cell):
                               mask_TL.sum(1, keepdims=True))
 
 
-class WordPatchPairs(nn.Cell):
-    """``WordPatch`` of each text with its own image: (B, L, E), (B, L), (B, P, E) to (B,)."""
+class LateInteractionPairs(nn.Cell):
+    """``LateInteraction`` of each text with its own image: (B, L, E), (B, L), (B, P, E) to (B,)."""
 
     def construct(self, word_BLE, mask_BL, patch_BPE):
         one = ops.ones(patch_BPE.shape[:2] + (1,), patch_BPE.dtype)

@@ -23,14 +23,14 @@ def _multiply_one(factor, gradient):
 class HCMATrainStep(nn.TrainOneStepCell):
     """``construct(*inputs of the network)`` trains on one batch and returns the loss and a row of ``metric_names``.
 
-    ``network`` gives (loss, losses by level). Gradients of the scaled loss are divided by the scale, checked, and
+    ``network`` gives (loss, losses by term). Gradients of the scaled loss are divided by the scale, checked, and
     clipped once by their global norm. A gradient that is not finite skips weights, moments, schedule and step count
     alike; only the loss scale is halved. Everything stays on the device: the host may read the row when it likes.
     """
 
     def __init__(self, network, optimizer, loss_scale_manager, clip_norm):
         super().__init__(network, optimizer)
-        self.levels = network.model.levels
+        self.levels, self.terms = network.model.levels, network.terms
         self.clip_norm = clip_norm
         self.loss_scale = Parameter(Tensor(loss_scale_manager.get_loss_scale(), ms.float32), name='loss_scale',
                                     requires_grad=False)
@@ -41,15 +41,16 @@ class HCMATrainStep(nn.TrainOneStepCell):
     @property
     def metric_names(self):
         """What the entries of the returned row mean."""
-        losses = [f'loss_{level}' for level in self.levels]
+        losses = [f'loss_{term}' for term in self.terms]
         scales = [f'scale_{level}' for level in self.levels]
-        return ['loss', *losses, *scales, 'grad_norm', 'loss_scale', 'overflow', 'lr']
+        weights = [] if self.network.model.log_variance is None else [f'weight_{term}' for term in self.terms]
+        return ['loss', *losses, *scales, *weights, 'grad_norm', 'loss_scale', 'overflow', 'lr']
 
     def construct(self, *inputs):
         lr = self.optimizer.learning_rate()
         scale = self.loss_scale + 0.0  # a copy: the parameter itself changes below
-        log_scale = self.network.model.log_scale + 0.0
-        (_, loss, by_level), gradients = self.value_and_grad(*inputs)
+        steering = self._steering()
+        (_, loss, by_term), gradients = self.value_and_grad(*inputs)
         gradients = self.grad_reducer(gradients)
         norm = ops.sqrt(ops.addn(self.map(_square_sum, self._times(1 / scale, gradients))))
         finite = ops.isfinite(norm)
@@ -60,13 +61,21 @@ class HCMATrainStep(nn.TrainOneStepCell):
         overflow = ops.logical_not(finite)
         self.update_loss_scale(self.loss_scale, overflow)
         ops.assign(self.loss_scale, ops.minimum(self.loss_scale, MAX_LOSS_SCALE))
-        row = (loss.reshape(1), by_level, ops.exp(log_scale), norm.reshape(1), scale.reshape(1),
+        row = (loss.reshape(1), by_term, *steering, norm.reshape(1), scale.reshape(1),
                ops.cast(overflow, ms.float32).reshape(1), lr.reshape(1))
         return loss, ops.concat(row)
 
+    def _steering(self):
+        """1 / temperature of every level and, where they are learned, the weight of every term, before the update."""
+        model = self.network.model
+        scales = (ops.exp(model.log_scale + 0.0),)
+        if model.log_variance is None:
+            return scales
+        return scales + (ops.exp(-model.log_variance),)
+
     def _scaled_loss(self, *inputs):
-        loss, by_level = self.network(*inputs)
-        return loss * self.loss_scale, loss, by_level
+        loss, by_term = self.network(*inputs)
+        return loss * self.loss_scale, loss, by_term
 
     def _times(self, factor, gradients):
         return self.map(ops.partial(_multiply, factor), gradients)

@@ -78,7 +78,7 @@ def train(recipe, run_dir, resume=False, callbacks=()):
 def build_step(recipe, vocab_size, total_steps):
     """The compiled training step of ``recipe`` with a fresh model, optimizer and loss scale."""
     model = build_model(recipe, vocab_size)
-    network = HierarchicalLoss(model, [recipe.loss.weight(level) for level in recipe.loss.levels])
+    network = HierarchicalLoss(model, [recipe.loss.weight(term) for term in model.terms], recipe.seed)
     optimizer = build_optimizer(network, recipe.train, total_steps)
     scale = recipe.train.loss_scale
     manager = DynamicLossScaleManager(scale.initial, scale.factor, scale.window)

@@ -7,7 +7,8 @@ import pytest
 from mindspore import Tensor
 
 from hcma.losses.hierarchical import HierarchicalLoss
-from hcma.models.hcma import LevelScores, build_model
+from hcma.models.hcma import build_model
+from hcma.models.levels import LevelScores
 
 BEGIN, END = 1, 2
 
