@@ -13,14 +13,15 @@ class HierarchicalLoss(nn.Cell):
     """``sum_k weight_k * InfoNCE(score_k / temperature_k)`` of a model's levels (and matching), in float32.
 
     ``construct(image (B, S, S, 3) uint8, ids (B, L) int32, length (B,) int32, group (B, G) int64)`` gives the loss,
-    a scalar, and the unweighted loss of every one of ``terms``, (terms,). Two more inputs, ids (B, L) and lengths (B,)
+    a scalar, and the unweighted loss of every one of the model's ``terms``, (terms,). Two more inputs, ids (B, L) and lengths (B,)
     of texts that are wrong for the images (length 0: none), add these as negatives. Where the model has a
     ``log_variance`` s, the sum is of ``exp(-s_k) * loss_k + s_k`` (Kendall et al., 2018).
     """
 
     def __init__(self, model, weights, seed=0):
         super().__init__(auto_prefix=False)
-        self.model, self.terms = model, model.terms
+        self.model = model
+        self.part_names = tuple(f'loss_{term}' for term in model.terms)
         self.weight = Tensor(np.array(weights, np.float32))
         # The places of words, mask and patches among the features for levels that contrast within pairs, else None.
         within = model.scores.kind == 'in_pair'
