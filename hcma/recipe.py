@@ -97,7 +97,7 @@ class Fusion(Section):
 
 
 class Model(Section):
-    """Both encoders and the widths they share: ``embed_width`` for sentence-global, ``word_embed_width`` for the rest.
+    """Both encoders and the widths they share: ``embed_width`` for sentence-global, ``word_embed_width`` else.
 
     Phrases are runs of ``phrase_lengths`` words, regions squares of ``region_sizes`` patches a side.
     """
@@ -168,7 +168,7 @@ class Temperature(Section):
 
 
 class Loss(Section):
-    """The levels that are trained and how they score; ``weights`` of the terms (1 where none is given), or learned ones."""
+    """The levels that are trained and how they score; ``weights`` of the terms (1 where not given), or learned ones."""
     levels: tuple[Level, ...] = ('sentence_global', 'word_patch')
     score: Literal['max', 'attention', 'in_pair'] = 'max'
     weights: Union[Literal['uncertainty'], dict[Term, float]] = {}

@@ -18,7 +18,8 @@ def write_heat_maps(run_dir, encoder, pictures, captions, text, image):
     if 'word_patch' not in encoder.levels:
         return
     count = min(HEAT_MAPS, len(captions))
-    cosine_BLP = word_patch_cosines(padded_block((text[1],), 0, count)[0], padded_block((image[1],), 0, count)[0])
+    word, patch = text[encoder.text_names.index('word')], image[encoder.image_names.index('patch')]
+    cosine_BLP = word_patch_cosines(padded_block((word,), 0, count)[0], padded_block((patch,), 0, count)[0])
     cosine_BLP = cosine_BLP.asnumpy()
     side = round(cosine_BLP.shape[2] ** 0.5)
     maps = []

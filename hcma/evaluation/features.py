@@ -1,6 +1,6 @@
 """Features of many images and captions, from towers compiled once for one batch size."""
 import numpy as np
-from mindspore import Tensor, mutable
+from mindspore import Tensor, mutable, nn
 
 from hcma.models.batched import in_batches
 from hcma.models.levels import LevelScores
@@ -12,10 +12,11 @@ class Encoder:
     def __init__(self, model, recipe, tokenizer):
         self.model, self.tokenizer = model, tokenizer
         self.batch = recipe.evaluate.batch_size
-        self.levels = model.levels
+        self.levels, self.terms = model.levels, model.terms
+        self.text_names, self.image_names = model.text_tower.names, model.image_tower.names
         self.scales = np.exp(model.log_scale.asnumpy().astype(np.float64))
-        self.all_pairs = LevelScores(model.levels).set_train(False)
-        self.own_pairs = LevelScores(model.levels, pairs=True).set_train(False)
+        self.all_pairs = LevelScores(model.levels, kind=model.scores.kind).set_train(False)
+        self.own_pairs = PairScores(model).set_train(False)
 
     def images(self, pictures, total):
         """An iterable of ``total`` pictures (S, S, 3) uint8 to a tuple of arrays (total, ...)."""
@@ -27,16 +28,32 @@ class Encoder:
         return in_batches(self.model.text_tower, zip(ids, lengths), self.batch, len(captions), 'captions')
 
     def score_pairs(self, text, image):
-        """Scaled scores of row i of ``text`` with row i of ``image``, (levels, N)."""
+        """Scaled scores of row i of ``text`` with row i of ``image``, and of a fusion its log-odds, (terms, N)."""
         count, parts = len(text[0]), []
         for start in range(0, count, self.batch):
             scores = self.own_pairs(padded_block(text, start, self.batch), padded_block(image, start, self.batch))
             parts.append(np.stack([score.asnumpy() for score in scores])[:, :count - start])
-        return np.concatenate(parts, 1) * self.scales[:, None]
+        scales = np.append(self.scales, np.ones(len(self.terms) - len(self.levels)))
+        return np.concatenate(parts, 1) * scales[:, None]
 
     def score_block(self, text, image):
         """Scaled scores of two blocks of Tensors from ``padded_block``, (levels, T, I) float64."""
         return np.stack([score.asnumpy() for score in self.all_pairs(text, image)]) * self.scales[:, None, None]
+
+
+class PairScores(nn.Cell):
+    """One score (B,) for each term of ``model``, of row i of the texts with row i of the images."""
+
+    def __init__(self, model):
+        super().__init__(auto_prefix=False)
+        self.levels = LevelScores(model.levels, pairs=True, kind=model.scores.kind)
+        self.fusion = model.fusion
+
+    def construct(self, text, image):
+        scores = self.levels(text, image)
+        if self.fusion is not None:
+            scores = scores + (self.fusion(self.fusion.text_parts(text), self.fusion.image_parts(image)),)
+        return scores
 
 
 def padded_block(features, start, size):

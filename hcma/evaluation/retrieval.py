@@ -19,14 +19,17 @@ def retrieval(encoder, text, image, text_group, image_group, weightings, block=N
     ``text`` and ``image`` are features (N, ...) and (M, ...); rows with equal group ids belong together.
     ``weightings`` {name: (levels,)} are sums of levels to score with. ``block`` rows are scored at once.
     """
-    block = block or block_size(text, image)
-    weights = np.array(list(weightings.values()), np.float64)
-    score = _BlockScores(encoder, text, image, weights, block)
-    best_image, best_text = _best_right(score, text_group, image_group)
-    text_counts, image_counts = _count(score, text_group, image_group, best_image, best_text)
+    text_counts, image_counts = retrieval_counts(encoder, text, image, text_group, image_group, weightings, block)
     return {name: {'image_to_text': rank_metrics(*image_counts[:, number]),
                    'text_to_image': rank_metrics(*text_counts[:, number])}
             for number, name in enumerate(weightings)}
+
+
+def retrieval_counts(encoder, text, image, text_group, image_group, weightings, block=None):
+    """What ``rank_metrics`` needs of every weighting: (3, weightings, N) for the texts, (3, weightings, M)."""
+    score = BlockScores(encoder, text, image, np.array(list(weightings.values()), np.float64), block)
+    best_image, best_text = _best_right(score, text_group, image_group)
+    return _count(score, text_group, image_group, best_image, best_text)
 
 
 def block_size(text, image):
@@ -36,11 +39,11 @@ def block_size(text, image):
     return int(np.clip(2 ** int(np.log2(4e6 / products) / 2), 16, 512))
 
 
-class _BlockScores:
+class BlockScores:
     """Weighted scores (weightings, t, i) of the pairs of one block; the same numbers each time they are asked for."""
 
-    def __init__(self, encoder, text, image, weights, block):
-        self.encoder, self.weights, self.block = encoder, weights, block
+    def __init__(self, encoder, text, image, weights, block=None):
+        self.encoder, self.weights, self.block = encoder, weights, block or block_size(text, image)
         self.text, self.image = text, image
         self.texts, self.images = len(text[0]), len(image[0])
 

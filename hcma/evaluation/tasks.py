@@ -12,6 +12,7 @@ from hcma.errors import InputError
 from hcma.evaluation.choice import choice_margins, choice_metrics, load_pictures, read_choices
 from hcma.evaluation.examples import write_choices, write_heat_maps, write_retrieved
 from hcma.evaluation.features import Encoder, take
+from hcma.evaluation.rerank import reranked
 from hcma.evaluation.retrieval import retrieval
 from hcma.evaluation.weights import best, grid, weightings
 from hcma.recipe_io import load_recipe
@@ -28,16 +29,17 @@ class Evaluation:
         model, self.recipe, tokenizer = load_model(run_dir)
         self.encoder = Encoder(model, self.recipe, tokenizer)
         self.decoder = Decoder(self.recipe.model.image.size)
-        self.weightings = weightings(model.levels, self.recipe.evaluate.weights)
+        self.weightings = weightings(model.terms, self.recipe.evaluate.weights)
 
     def fit_weights(self, data):
         """Choose the levels' weights that do best on validation ``data``: a packed data set or a JSONL of choices."""
-        candidates = grid(self.encoder.levels)
         if os.path.isdir(data):
+            candidates = grid(self.encoder.levels)
             metrics = self._retrieval(_Pairs(self, data), candidates)
-            self.weightings['weighted'] = best(candidates, lambda name: sum(
+            self.weightings['weighted'][:len(self.encoder.levels)] = best(candidates, lambda name: sum(
                 direction['r1'] for direction in metrics[name].values()))
         else:
+            candidates = grid(self.encoder.terms)
             rows, pictures, _ = self._choices(data)
             metrics = choice_metrics(choice_margins(self.encoder, rows, pictures)[0], rows, candidates)
             self.weightings['weighted'] = best(candidates, lambda name: metrics[name]['macro'])
@@ -45,10 +47,17 @@ class Evaluation:
     def retrieval(self, data, limit=None):
         """Retrieval metrics over a packed data set, or its first ``limit`` images."""
         pairs = _Pairs(self, data, limit)
-        levels = self._retrieval(pairs, self.weightings)
+        known = len(self.encoder.levels)
+        levels = self._retrieval(pairs, {name: weights[:known] for name, weights in self.weightings.items()
+                                         if name != 'matching'})
+        decisive = levels['weighted']
+        if 'matching' in self.encoder.terms:
+            decisive = levels['reranked'] = reranked(
+                self.encoder, pairs.text, pairs.image, pairs.text_group, pairs.image_group,
+                self.weightings['weighted'], self.recipe.evaluate.rerank)
         if pairs.pictures:
             self._retrieval_examples(pairs)
-        return {**levels['weighted'], 'levels': levels, 'images': len(pairs.image_group),
+        return {**decisive, 'levels': levels, 'images': len(pairs.image_group),
                 'captions': len(pairs.captions), 'weights': self._named_weights()}
 
     def _retrieval(self, pairs, candidates):
@@ -62,7 +71,7 @@ class Evaluation:
         texts = np.flatnonzero(np.isin(pairs.text_group, pairs.image_group[:shown]))
         write_retrieved(self.run_dir, self.encoder, pairs.pictures, [pairs.captions[row] for row in texts],
                         take(pairs.text, texts), take(pairs.image, slice(shown)), pairs.text_group[texts],
-                        pairs.image_group[:shown], self.weightings['weighted'])
+                        pairs.image_group[:shown], self.weightings['weighted'][:len(self.encoder.levels)])
 
     def choice(self, path):
         """Accuracy of the choices in a JSONL, per type, for every level and the weighted score."""
@@ -88,7 +97,7 @@ class Evaluation:
         return usable, pictures, len(rows) - len(usable)
 
     def _named_weights(self):
-        return {level: float(weight) for level, weight in zip(self.encoder.levels, self.weightings['weighted'])}
+        return {level: float(weight) for level, weight in zip(self.encoder.terms, self.weightings['weighted'])}
 
 
 class _Pairs:

@@ -13,8 +13,8 @@ class HierarchicalLoss(nn.Cell):
     """``sum_k weight_k * InfoNCE(score_k / temperature_k)`` of a model's levels (and matching), in float32.
 
     ``construct(image (B, S, S, 3) uint8, ids (B, L) int32, length (B,) int32, group (B, G) int64)`` gives the loss,
-    a scalar, and the unweighted loss of every one of the model's ``terms``, (terms,). Two more inputs, ids (B, L) and lengths (B,)
-    of texts that are wrong for the images (length 0: none), add these as negatives. Where the model has a
+    a scalar, and the unweighted loss of each of the model's ``terms``, (terms,). Two more inputs, ids (B, L) and
+    lengths (B,) of texts that are wrong for the images (length 0: none), add these as negatives. Where the model has a
     ``log_variance`` s, the sum is of ``exp(-s_k) * loss_k + s_k`` (Kendall et al., 2018).
     """
 
@@ -83,5 +83,6 @@ class HierarchicalLoss(nn.Cell):
         for number, place in enumerate(self.in_pair):
             if place is None:
                 total_BB = total_BB + scores[number]
-        parts = None if negative is None else fusion.text_parts(negative)
-        return self.matching(fusion.text_parts(text), fusion.image_parts(image), total_BB, positive_BB, parts, present_B)
+        wrong = None if negative is None else fusion.text_parts(negative)
+        text, image = fusion.text_parts(text), fusion.image_parts(image)
+        return self.matching(text, image, total_BB, positive_BB, wrong, present_B)

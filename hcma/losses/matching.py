@@ -12,7 +12,7 @@ NOISE = 65521
 class HardNegatives(nn.Cell):
     """For every row of scores one column that is no positive, drawn in proportion to the softmax of the scores.
 
-    ``construct(score (B, N), positive (B, N))`` gives the columns (B,) int32 and whether there was any, (B,) of 0 and 1.
+    ``construct(score (B, N), positive (B, N))`` gives the columns (B,) int32 and whether there was any, (B,) of 0, 1.
     The draw adds Gumbel noise and takes the largest. The noise comes from a fixed table at a place that moves with
     every call, so that it is a function of the number of calls alone, and a resumed run draws what it would have drawn.
     """

@@ -35,6 +35,7 @@ class ImageTower(nn.Cell):
         self.names = image_features(levels, config.fusion is not None)
         width, shared = config.image.width, config.word_embed_width
         self.to_global = Projection(width, config.embed_width, init)
+        self.to_patch = self.to_region = None
         if 'patch' in self.names:
             self.to_patch = Projection(width, shared, init)
         if 'region' in self.names:
@@ -71,6 +72,7 @@ class TextTower(nn.Cell):
         self.names = text_features(levels, config.fusion is not None)
         width, shared = config.text.width, config.word_embed_width
         self.to_sentence = Projection(width, config.embed_width, init)
+        self.to_word = self.to_phrase = None
         if 'word' in self.names:
             self.to_word = Projection(width, shared, init)
         if 'phrase' in self.names:

@@ -6,7 +6,7 @@ import math
 
 from mindspore import nn, ops
 
-from hcma.models.hcma import Projection
+from hcma.models.towers import Projection
 from hcma.models.layers import Init, LayerNorm, Linear, softmax
 from hcma.models.transformer import MLP
 
