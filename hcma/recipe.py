@@ -106,7 +106,7 @@ class Model(Section):
     text: TextTower
     embed_width: int = PositiveInt
     word_embed_width: int = PositiveInt
-    phrase_lengths: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(2, 3), min_length=1)
+    phrase_lengths: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(3,), min_length=1)
     region_sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(2, 3), min_length=1)
     fusion: Optional[Fusion] = None
 

@@ -41,7 +41,7 @@ def patch_windows(grid, sizes):
     row, column = np.divmod(np.arange(grid * grid), grid)
     windows = []
     for size in sizes:
-        starts = sorted({*range(0, grid - size, max(size // 2, 1)), grid - size})
+        starts = sorted({*range(0, grid - size, (size + 1) // 2), grid - size})
         windows += [(row >= top) & (row < top + size) & (column >= left) & (column < left + size)
                     for top in starts for left in starts]
     return np.stack(windows).astype(np.float32)
