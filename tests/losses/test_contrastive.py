@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from hcma.losses.contrastive import info_nce, positives
+from hcma.losses.contrastive import info_nce, positives, word_contrast
 
 ALONE = [[0, 10], [1, 11], [2, 12], [3, 13], [4, 14]]
 SAME_IMAGE = [[0, 10], [0, 11], [2, 12], [3, 13], [2, 14]]
@@ -89,3 +89,34 @@ def test_half_precision_scores_are_compared_in_float32(score):
     found = info_nce(half, positives(Tensor(ALONE)))
     assert found.dtype == ms.float32
     assert found.asnumpy() == pytest.approx(reference(half.asnumpy().astype(np.float64), ALONE), rel=1e-5)
+
+
+def test_a_wrong_text_is_one_more_candidate_for_its_own_image_alone(score):
+    """The reference: InfoNCE of the images over five texts and a sixth that only this image meets."""
+    wrong, present = np.random.default_rng(1).normal(size=5) * 5, np.array([1, 1, 0, 1, 0])
+    by_text = np.mean([np.log(np.exp(row).sum()) - row[n] for n, row in enumerate(score)])
+    by_image = np.mean([np.log(np.exp(column).sum() + keep * np.exp(extra)) - column[n]
+                        for n, (column, extra, keep) in enumerate(zip(score.T, wrong, present))])
+    found = info_nce(Tensor(score, ms.float32), positives(Tensor(ALONE)), Tensor(wrong, ms.float32),
+                     Tensor(present, ms.float32))
+    assert found.asnumpy() == pytest.approx((by_text + by_image) / 2, rel=1e-5)
+
+
+def test_absent_wrong_texts_change_nothing(score):
+    absent = Tensor(np.zeros(5), ms.float32)
+    for huge in (1e3, -1e3):
+        found = info_nce(Tensor(score, ms.float32), positives(Tensor(BOTH)), Tensor(np.full(5, huge), ms.float32), absent)
+        assert found.asnumpy() == pytest.approx(loss(score, BOTH), rel=1e-6)
+
+
+def test_word_contrast_is_its_definition_over_the_words_that_count():
+    rng = np.random.default_rng(2)
+    matrix, mask = rng.normal(size=(3, 4, 4)) * 3, np.array([[0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]])
+    terms = []
+    for scores, keep in zip(matrix, mask > 0):
+        kept = scores[keep][:, keep]
+        for n in range(len(kept)):
+            terms.append(np.log(np.exp(kept[n]).sum()) + np.log(np.exp(kept[:, n]).sum()) - 2 * kept[n, n])
+    found = word_contrast(Tensor(matrix, ms.float32), Tensor(mask, ms.float32)).asnumpy()
+    assert found == pytest.approx(np.sum(terms) / 2 / mask.sum(), rel=1e-5)
+    assert word_contrast(Tensor(matrix, ms.float32), Tensor(mask * 0, ms.float32)).asnumpy() == 0

@@ -7,6 +7,7 @@ from mindspore import Tensor
 from hcma.losses.contrastive import info_nce, positives
 from hcma.losses.hierarchical import HierarchicalLoss
 from hcma.models.hcma import build_model
+from hcma.training.trainer import build_step
 
 # Smooth but for the stem and the maxima, and warm enough for differences in float32.
 # No ReLU: where one changes sides, differences of the loss say nothing of its gradient.
@@ -44,6 +45,42 @@ def test_loss_is_the_weighted_sum_of_the_levels(make_recipe, make_batch, vocabul
     levels = [info_nce(score, positives(group)).asnumpy() for score in model(image, ids, lengths)]
     np.testing.assert_allclose(by_level.asnumpy(), levels, rtol=1e-6)
     assert loss.asnumpy() == pytest.approx(0.25 * levels[0] + 3 * levels[1], rel=1e-6)
+
+
+def test_learned_weights_are_the_inverse_variances_with_their_logarithms(make_recipe, make_batch, vocabulary):
+    recipe = make_recipe(loss={'weights': 'uncertainty'}, model={'fusion': {'heads': 2}})
+    model = build_model(recipe, vocabulary)
+    model.log_variance.set_data(Tensor([0.5, -1.0, 0.25], ms.float32))
+    loss, by_term = HierarchicalLoss(model, (1, 1, 1))(*make_batch(recipe))
+    log_variance = model.log_variance.asnumpy()
+    assert loss.asnumpy() == pytest.approx((np.exp(-log_variance) * by_term.asnumpy() + log_variance).sum(), rel=1e-5)
+
+
+def test_wrong_texts_that_are_absent_change_nothing(make_recipe, make_batch, vocabulary):
+    recipe = make_recipe(model={'fusion': {'heads': 2}}, loss={'levels': ['sentence_global', 'phrase_region']})
+    batch = make_batch(recipe)
+    model = build_model(recipe, vocabulary)
+    # A loss each: the draws of hard negatives go on from call to call.
+    losses = [HierarchicalLoss(model, (1, 1, 1))(*batch, *extra)[1].asnumpy() for extra in
+              ((), (batch[1], batch[2] * 0), (Tensor(batch[1].asnumpy()[::-1].copy()), batch[2]))]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+    assert (losses[2][:2] > losses[0][:2]).all()
+
+
+@pytest.mark.graph
+@pytest.mark.parametrize('score', ['max', 'attention', 'in_pair'])
+def test_one_step_with_every_part_is_the_same_in_both_modes(score, make_recipe, make_batch, vocabulary):
+    recipe = make_recipe(loss={'levels': ['sentence_global', 'word_patch', 'phrase_region'], 'score': score,
+                               'weights': 'uncertainty'}, model={'fusion': {'heads': 2}})
+    image, ids, lengths, group = make_batch(recipe)
+    inputs = image, ids, lengths, group, ids[::-1], lengths * Tensor([1, 0, 1, 1], ms.int32)
+    rows = []
+    for mode in (ms.GRAPH_MODE, ms.PYNATIVE_MODE):
+        ms.set_context(mode=mode)
+        step = build_step(recipe, vocabulary, 10)
+        rows.append([step(*inputs)[1].asnumpy() for _ in range(2)])
+    np.testing.assert_allclose(*rows, rtol=2e-5, atol=1e-5)
+    assert np.isfinite(rows[0]).all()
 
 
 @pytest.fixture(scope='module')
