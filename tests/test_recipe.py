@@ -80,7 +80,7 @@ def refusals(tmp_path_factory):
     """What tools/train.py makes of every wrong recipe, by name; one process runs them all."""
     folder = tmp_path_factory.mktemp('recipes')
     (folder / 'seven').mkdir()
-    (folder / 'seven' / 'meta.json').write_text(json.dumps({'format': 1, 'images': 7, 'fingerprint': '', 'shards': []}))
+    (folder / 'seven' / 'meta.json').write_text(json.dumps({'format': 2, 'images': 7, 'negatives': 0, 'twins': 0, 'fingerprint': '', 'shards': []}))
     arguments = {}
     for name, (overrides, _) in WRONG.items():
         overrides = [overrides] if isinstance(overrides, str) else overrides

@@ -93,14 +93,14 @@ def test_prepare_refuses_mistakes_with_exit_code_two(tool, tmp_path):
 
 @pytest.mark.parametrize('finished, code, said', [(True, 0, 'trained: '), (False, 130, 'stopped; --resume goes on: ')])
 def test_train_says_whether_it_reached_the_end(finished, code, said, tool, tmp_path, monkeypatch):
-    (tmp_path / 'meta.json').write_text(json.dumps({'format': 1, 'images': 64, 'shards': []}))
+    (tmp_path / 'meta.json').write_text(json.dumps({'format': 2, 'images': 64, 'shards': []}))
     monkeypatch.setattr('hcma.training.trainer.train', lambda recipe, out, resume: Path(out).mkdir() or finished)
     result = tool('train', RECIPE, '--set', f'data.train={tmp_path}', '--out', tmp_path / 'run')
     assert result[0] == code and result[1].startswith(said)
 
 
 def test_a_fault_of_ours_is_no_exit_code_two(tool, tmp_path, monkeypatch):
-    (tmp_path / 'meta.json').write_text(json.dumps({'format': 1, 'images': 64, 'shards': []}))
+    (tmp_path / 'meta.json').write_text(json.dumps({'format': 2, 'images': 64, 'shards': []}))
 
     def fault(*arguments):
         raise ZeroDivisionError

@@ -48,6 +48,10 @@ def main():
 
     print(f'{arguments.out}: {meta["images"]} pairs (images), {meta["captions"]} captions, '
           f'rejected rows: {sum(meta["rejected"].values())}')
+    if meta['negatives'] or meta['negatives_dropped']:
+        print(f'{meta["negatives"]} negatives; {meta["negatives_dropped"]} dropped that equal a caption of their image')
+    if meta['twins']:
+        print(f'{meta["twins"]} rows have a twin')
     for reason, count in meta['rejected'].items():
         print(f'  {count:8d}  {reason}')
     if meta['rejected']:

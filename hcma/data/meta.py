@@ -4,7 +4,7 @@ import os
 
 from hcma.errors import InputError
 
-FORMAT = 1
+FORMAT = 2
 META = 'meta.json'
 
 
@@ -17,8 +17,10 @@ def read_meta(data_dir):
     except (OSError, ValueError) as error:
         raise InputError(f'{data_dir}: not a packed data set (no readable {META}); make one with '
                          f'tools/prepare.py PAIRS --out {data_dir}') from error
-    if not isinstance(meta, dict) or meta.get('format') != FORMAT:
-        raise InputError(f'{path}: not of format {FORMAT}; prepare the data anew with tools/prepare.py')
+    found = meta.get('format') if isinstance(meta, dict) else None
+    if found != FORMAT:
+        raise InputError(f'{path}: is of format {found}, this version of hcma reads format {FORMAT}; prepare the data '
+                         f'anew with tools/prepare.py PAIRS --out {data_dir} --overwrite')
     return meta
 
 
@@ -33,11 +35,20 @@ def shard_paths(data_dir):
 
 
 def require_training_data(recipe):
-    """Raise ``InputError`` unless ``recipe`` names a packed data set that fills at least one batch."""
+    """Raise ``InputError`` unless ``recipe`` names a packed data set that fills at least one batch, with the negatives
+    and twins that it asks for.
+    """
     data, batch = recipe.data.train, recipe.train.batch_size
     if data is None:
         raise InputError('data.train: is missing; pass --set data.train=DATA, a folder made by tools/prepare.py')
-    images = read_meta(data)['images']
+    meta = read_meta(data)
+    images = meta['images']
     if batch > images:
         raise InputError(f'train.batch_size: {batch} is more than the {images} pairs of {data}; '
                          f'take a batch of at most {images}, or more data')
+    if recipe.data.negatives == 'data' and not meta['negatives']:
+        raise InputError(f'data.negatives: is data, but no row of {data} has a negative; pack rows with "negatives", '
+                         'or take data.negatives: perturb')
+    if recipe.data.twins and not meta['twins']:
+        raise InputError(f'data.twins: is true, but no two rows of {data} are twins; pack rows that share a "twin", '
+                         'or take data.twins: false')

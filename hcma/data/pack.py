@@ -2,7 +2,8 @@
 
 ``DATA/meta.json`` describes it, ``DATA/rejects.jsonl`` names every row that was left out and why. The records are
 ``image`` (JPEG bytes), ``captions`` (a JSON list), ``row`` (0 to n-1, in source order), ``group`` (the same for equal
-images) and ``source`` (``file:line``). The same input gives the same bytes, however many workers read it.
+images), ``negatives`` (a JSON list of captions that are false of the image), ``twin`` (the same for rows of one file
+that name the same twin, else the row) and ``source`` (``file:line``). The same input gives the same bytes, however many workers read it.
 """
 import collections
 import hashlib
@@ -10,6 +11,7 @@ import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 from tqdm import tqdm
 
 from hcma.data.images import ImageRejected, clean_jpeg
@@ -43,6 +45,7 @@ def pack(pairs, out_dir, rejects=(), source='', shards=None, max_side=None, work
         _require_some(records.images, rejects, source)
         writers.close()
         meta = {'format': FORMAT, 'images': records.images, 'captions': records.captions,
+                'negatives': records.negatives, 'negatives_dropped': records.dropped, 'twins': records.twin_rows(),
                 'rejected': count_kinds(rejects), 'source': source, 'shards': names,
                 'fingerprint': records.digest.hexdigest()}
         _write_lines(os.path.join(folder, REJECTS), (_json(vars(reject)) for reject in rejects))
@@ -59,21 +62,41 @@ class _Records:
     """Makes the records in row order, and counts and fingerprints them on the way."""
 
     def __init__(self):
-        self.images = self.captions = 0
+        self.images = self.captions = self.negatives = self.dropped = 0
+        self.twins = collections.Counter()
         self.digest = hashlib.sha256()
 
     def add(self, pair, image):
         """Return the record of ``pair`` with the JPEG bytes ``image``."""
         image_digest = hashlib.sha256(image).digest()
-        record = {'captions': _json(pair.captions), 'row': self.images, 'group': _group(image_digest),
-                  'source': f'{pair.file}:{pair.lines[0]}'}
+        negatives = _false_of(pair)
+        twin = self.images if pair.twin is None else _twin_id(pair)
+        record = {'captions': _json(pair.captions), 'row': self.images, 'group': _id_63(image_digest),
+                  'negatives': _json(negatives), 'twin': twin, 'source': f'{pair.file}:{pair.lines[0]}'}
         self.digest.update(image_digest + _json(record).encode('utf-8'))
         self.images += 1
         self.captions += len(pair.captions)
+        self.negatives += len(negatives)
+        self.dropped += len(pair.negatives) - len(negatives)
+        self.twins[twin] += 1
         return {'image': image, **record}
 
+    def twin_rows(self):
+        """How many rows have a twin."""
+        return sum(count for count in self.twins.values() if count > 1)
 
-def _group(digest):
+
+def _false_of(pair):
+    """The negatives of ``pair`` that are none of its captions, whatever their case."""
+    captions = {caption.lower() for caption in pair.captions}
+    return [negative for negative in pair.negatives if negative.lower() not in captions]
+
+
+def _twin_id(pair):
+    return _id_63(hashlib.sha256(f'{pair.file}\0{pair.twin}'.encode('utf-8', 'backslashreplace')).digest())
+
+
+def _id_63(digest):
     return int.from_bytes(digest[:8], 'big') >> 1  # 63 bits: never negative as int64
 
 
@@ -135,8 +158,16 @@ def read_captions(data_dir):
     return captions
 
 
+def read_twins(data_dir):
+    """Return the twin ids of all rows, (rows,) int64."""
+    twins = np.empty(read_meta(data_dir)['images'], np.int64)
+    for record in read_columns(shard_paths(data_dir), ['row', 'twin']):
+        twins[record['row']] = record['twin']
+    return twins
+
+
 def read_records(data_dir, rows):
-    """Yield the records of ``rows`` in the order given, as dicts with ``captions`` a list of str."""
+    """Yield the records of ``rows`` in the order given, as dicts with ``captions`` and ``negatives`` lists of str."""
     rows, count = [int(row) for row in rows], read_meta(data_dir)['images']
     if any(not 0 <= row < count for row in rows):
         raise IndexError(f'{data_dir} has rows 0 to {count - 1}')
@@ -144,4 +175,4 @@ def read_records(data_dir, rows):
         return
     for row, record in zip(rows, read_rows(shard_paths(data_dir), rows, count)):
         assert record['row'] == row, f'{data_dir}: asked for row {row}, got {record["row"]}'
-        yield {**record, 'captions': json.loads(record['captions'])}
+        yield {**record, **{key: json.loads(record[key]) for key in ('captions', 'negatives')}}

@@ -11,12 +11,16 @@ import numpy as np
 
 from hcma.data.crops import Decoder, sample_generator
 from hcma.data.meta import read_meta, shard_paths
+from hcma.data.pack import read_captions, read_twins
+from hcma.data.perturb import Perturbation
 from hcma.data.shards import row_places
+from hcma.data.twins import twin_groups, twin_order
 from hcma.errors import InputError
 
 _RECORD = ['image', 'captions', 'row', 'group']
 CACHED_CAPTIONS = 1 << 18  # some 100 MB at most: the captions of most collections for a CPU
 COLUMNS = ['image', 'ids', 'length', 'group']
+NEGATIVE_COLUMNS = ['negative_ids', 'negative_length']
 
 
 class TrainingBatches:
@@ -25,6 +29,10 @@ class TrainingBatches:
     Order, crop and caption of a sample depend on (seed, epoch, row) alone. Every epoch shuffles all pairs and drops
     the last incomplete batch. With ``ranks`` devices a batch is the rank's part of the global one, so all ranks
     together see what one would. ``group`` holds the ids of the image and of the caption.
+
+    With ``data.negatives`` two columns more follow, ``negative_ids (B, L) int32, negative_length (B,) int32``: a
+    caption that is false of the image, of length 0 where there is none. With ``data.twins`` twins come in one batch
+    (see ``twin_order``).
     """
 
     def __init__(self, data_dir, recipe, tokenizer, rank=0, ranks=1):
@@ -38,23 +46,34 @@ class TrainingBatches:
         self.workers = usable_workers(recipe.data.workers)
         self.decoder = Decoder(recipe.model.image.size)
         self.encode = functools.lru_cache(CACHED_CAPTIONS)(tokenizer.encode_one)
+        self.perturb = Perturbation(read_captions(data_dir)) if self.data.negatives == 'perturb' else None
+        self.encode_negative = tokenizer.encode_one if self.perturb else self.encode  # those hardly ever come again
+        self.groups = twin_groups(read_twins(data_dir)) if recipe.data.twins else None
 
     def epoch(self, number, start=0):
-        """Iterate over the batches of epoch ``number`` from step ``start`` on, each a list of four Tensors."""
-        order = np.random.default_rng((self.seed, number)).permutation(self.rows)[:self.steps * self.batch]
+        """Iterate over the batches of epoch ``number`` from step ``start`` on, each a list of Tensors, one a column."""
+        order = self._order(np.random.default_rng((self.seed, number)))
         order = order.reshape(self.steps, self.ranks, -1)[start:, self.rank].reshape(-1)
         if not len(order):
             return iter(())
         return self._pipeline(number, order).create_tuple_iterator(num_epochs=1)
 
+    def _order(self, generator):
+        if self.groups is not None:
+            return twin_order(self.groups, self.steps, self.batch, generator)
+        return generator.permutation(self.rows)[:self.steps * self.batch]
+
     def _pipeline(self, epoch, order):
         ds.config.set_prefetch_size(self.data.prefetch)
         places = row_places(order, len(self.paths), self.rows)
-        data = ds.MindDataset(self.paths, columns_list=_RECORD, sampler=ds.SubsetSampler(places),
+        read, given = _RECORD, COLUMNS
+        if self.data.negatives != 'none':
+            read, given = [*_RECORD, 'negatives'], [*COLUMNS, *NEGATIVE_COLUMNS]
+        data = ds.MindDataset(self.paths, columns_list=read, sampler=ds.SubsetSampler(places),
                               num_parallel_workers=1)
         data = data.map(vision.Decode(), 'image', num_parallel_workers=1)
-        data = data.map(_Sample(self, epoch), _RECORD, COLUMNS, num_parallel_workers=self.workers)
-        return data.project(COLUMNS).batch(self.batch // self.ranks, drop_remainder=True)
+        data = data.map(_Sample(self, epoch), read, given, num_parallel_workers=self.workers)
+        return data.project(given).batch(self.batch // self.ranks, drop_remainder=True)
 
 
 class _Sample:
@@ -63,15 +82,31 @@ class _Sample:
     def __init__(self, batches, epoch):
         self.data, self.seed, self.epoch = batches.data, batches.seed, epoch
         self.decoder, self.encode = batches.decoder, batches.encode
+        self.perturb, self.encode_negative = batches.perturb, batches.encode_negative
 
-    def __call__(self, image, captions, row, group):
+    def __call__(self, image, captions, row, group, negatives=None):
         generator = sample_generator(self.seed, self.epoch, int(row))
         captions = json.loads(str(captions))
         caption = captions[int(generator.integers(len(captions)))]
         ids, length = self.encode(caption)
         data = self.data
         picture = self.decoder.crop(image, generator, data.crop_area, data.crop_aspect, data.flip)
-        return picture, ids, length, np.array([group, caption_group(caption)], np.int64)
+        sample = picture, ids, length, np.array([group, caption_group(caption)], np.int64)
+        if negatives is None:
+            return sample
+        # Drawn last, so that pictures and captions are those of a run without negatives.
+        return *sample, *self._negative(caption, captions, json.loads(str(negatives)), ids, generator)
+
+    def _negative(self, caption, captions, negatives, ids, generator):
+        if self.perturb:
+            text = self.perturb(caption, captions, generator)
+        else:
+            text = negatives[int(generator.integers(len(negatives)))] if negatives else ''
+        if text:
+            negative_ids, length = self.encode_negative(text)
+            if not np.array_equal(negative_ids, ids):  # as it is where they differ beyond the last token only
+                return negative_ids, length
+        return np.zeros_like(ids), np.int32(0)
 
 
 def caption_group(caption):

@@ -11,6 +11,8 @@ SCHEMA = {
     'captions': {'type': 'string'},
     'row': {'type': 'int64'},
     'group': {'type': 'int64'},
+    'negatives': {'type': 'string'},
+    'twin': {'type': 'int64'},
     'source': {'type': 'string'},
 }
 _PAGE = 32 << 20  # MindRecord refuses a record that does not fit into a page
@@ -87,7 +89,8 @@ def read_rows(paths, rows, count):
     data = ds.MindDataset(paths, sampler=ds.SubsetSampler(places), num_parallel_workers=1)
     for record in data.create_dict_iterator(num_epochs=1, output_numpy=True):
         yield {'image': record['image'].tobytes(), 'captions': str(record['captions']), 'row': int(record['row']),
-               'group': int(record['group']), 'source': str(record['source'])}
+               'group': int(record['group']), 'negatives': str(record['negatives']), 'twin': int(record['twin']),
+               'source': str(record['source'])}
 
 
 def row_places(rows, shards, count):

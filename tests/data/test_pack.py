@@ -177,7 +177,7 @@ def test_what_is_no_pack_is_refused(table, tmp_path):
     with pytest.raises(InputError, match='missing'):
         read_captions(tmp_path / 'out')
     (tmp_path / 'out' / 'meta.json').write_text('{"format": 99}')
-    with pytest.raises(InputError, match='not of format 1'):
+    with pytest.raises(InputError, match='is of format 99, .* reads format 2; prepare .*--overwrite'):
         read_meta(tmp_path / 'out')
 
 

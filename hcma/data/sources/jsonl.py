@@ -1,4 +1,7 @@
-"""JSONL: a JSON object a line, ``{"image": PATH, "captions": [..]}`` or ``{"image": PATH, "caption": ".."}``."""
+"""JSONL: a JSON object a line, ``{"image": PATH, "captions": [..]}`` or ``{"image": PATH, "caption": ".."}``.
+
+It may have ``negatives`` (one or a list) and ``twin`` besides.
+"""
 import json
 
 from hcma.data.sources.pairs import BAD_ROW, Reject

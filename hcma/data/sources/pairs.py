@@ -5,7 +5,8 @@ Nothing here reads pixels: a ``Pair`` says where the bytes of its image lie, and
 import os
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Optional
 
 from hcma.data.images import ImageRejected
 
@@ -40,12 +41,18 @@ class Blob:
 
 @dataclass(frozen=True)
 class Pair:
-    """An image with its captions; ``name`` is how the row names it, ``lines`` the rows of ``file`` it came from."""
+    """An image with its captions; ``name`` is how the row names it, ``lines`` the rows of ``file`` it came from.
+
+    ``negatives`` are captions that are false of the image; pairs of one file that share a ``twin`` (a text, or None)
+    are nearly equal pictures.
+    """
     image: Blob
     name: str
     captions: tuple
     file: str
     lines: tuple
+    negatives: tuple = ()
+    twin: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -75,10 +82,11 @@ def clean_captions(values):
     return tuple(dict.fromkeys(caption for caption in cleaned if caption))
 
 
-def pair_of_row(image, captions, root, file, line):
+def pair_of_row(image, captions, root, file, line, negatives=None, twin=None):
     """Return the ``Pair`` of one row, or the ``Reject`` that says why there is none.
 
-    ``image`` is the row's value for the image (a path relative to ``root``), ``captions`` a string or a list.
+    ``image`` is the row's value for the image (a path relative to ``root``), ``captions`` and ``negatives`` are a
+    string or a list, ``twin`` is a string or a whole number; what is anything else among the last two counts as none.
     """
     if not isinstance(image, str) or not image.strip():
         return Reject(file, line, '', NO_IMAGE)
@@ -87,19 +95,32 @@ def pair_of_row(image, captions, root, file, line):
         return Reject(file, line, image, IS_URL)
     if '\0' in image:
         return Reject(file, line, image, f'{BAD_ROW}: a NUL in the image path')
-    return captioned(Blob(os.path.join(root, image)), image, captions, file, line)
+    pair = captioned(Blob(os.path.join(root, image)), image, captions, file, line)
+    if isinstance(pair, Reject):
+        return pair
+    return replace(pair, negatives=_texts(negatives), twin=_twin(twin))
 
 
 def captioned(blob, name, captions, file, line):
     """Return the ``Pair`` of an image and its captions (a string or a list), or a ``Reject`` if none is usable."""
-    texts = clean_captions(captions if isinstance(captions, list) else [captions])
+    texts = _texts(captions)
     return Pair(blob, name, texts, file, (line,)) if texts else Reject(file, line, name, NO_CAPTION)
+
+
+def _texts(value):
+    return clean_captions(value if isinstance(value, list) else [value])
+
+
+def _twin(value):
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        return None
+    return clean_caption(str(value)) or None
 
 
 def merge_pairs(items):
     """Gather an iterable of ``Pair`` and ``Reject`` into ``(pairs, rejects)``.
 
-    Rows that name the same image become one pair, at the place of the first, with every caption once.
+    Rows that name the same image become one pair, at the place of the first, with every caption and negative once.
     """
     gathered, rejects = {}, []
     for item in items:
@@ -115,6 +136,8 @@ def _merge(same):
     first = same[0]
     if len(same) == 1:
         return first
-    captions = dict.fromkeys(caption for pair in same for caption in pair.captions)
+    captions, negatives = (tuple(dict.fromkeys(text for pair in same for text in getattr(pair, key)))
+                           for key in ('captions', 'negatives'))
     lines = tuple(line for pair in same if pair.file == first.file for line in pair.lines)
-    return Pair(first.image, first.name, tuple(captions), first.file, lines)
+    twin = next((pair.twin for pair in same if pair.file == first.file and pair.twin), None)
+    return Pair(first.image, first.name, captions, first.file, lines, negatives, twin)

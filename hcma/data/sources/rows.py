@@ -11,6 +11,8 @@ IMAGE_KEYS = ('image', 'file_name', 'filename', 'filepath', 'image_path', 'path'
               'file', 'url')
 CAPTION_KEYS = ('captions', 'caption', 'text', 'texts', 'title', 'sentence', 'sentences', 'comment', 'description')
 SPLIT_KEY = 'split'
+NEGATIVES_KEY = 'negatives'
+TWIN_KEY = 'twin'
 _LOOKED_AT = 100  # rows whose fields are looked at to find the keys
 
 
@@ -43,7 +45,8 @@ def pairs_of_rows(rows, path, file, root, options):
         split = str(fields.get(SPLIT_KEY, ''))
         splits.add(split)
         if options.split in (None, split):
-            yield pair_of_row(_first(fields, image_keys), _first(fields, caption_keys), root, file, line)
+            yield pair_of_row(_first(fields, image_keys), _first(fields, caption_keys), root, file, line,
+                              fields.get(NEGATIVES_KEY), fields.get(TWIN_KEY))
     _require_split(options.split, splits, path)
 
 
