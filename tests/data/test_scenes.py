@@ -3,6 +3,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from itertools import permutations
 from pathlib import Path
 
@@ -213,6 +214,49 @@ def test_each_twins_captions_are_false_of_the_other():
         for sample, twin in ((own, other), (other, own)):
             for caption in sample.captions:
                 assert caption_true(caption, sample.things) and not caption_true(caption, twin.things), caption
+
+
+def test_training_negatives_are_false_of_every_type_and_the_scenes_are_the_same_without():
+    types = set()
+    for twins in (False, True):
+        for k in range(300):
+            plain, given = (make_samples('train', k, Options(twins=twins, relations=0.5, negatives=negatives))
+                            for negatives in (False, True))
+            for sample, other in zip(plain, given):
+                assert (other.captions, other.things, other.twin) == (sample.captions, sample.things, sample.twin)
+                assert other.image.tobytes() == sample.image.tobytes() and sample.negatives is None
+                assert other.negatives and len(set(other.negatives)) == len(other.negatives) <= 9
+                for negative in other.negatives:
+                    assert not caption_true(negative, other.things), negative
+                types |= {read(negative)[1:] for negative in other.negatives}
+    assert {relation for relation, _ in types} == {None, *RELATIONS.values()}
+    assert {count[0] for _, count in types if count} == {1, 2, 3}
+    assert make_samples('test', 0, Options(negatives=True))[0].negatives is None
+
+
+def test_the_negatives_of_a_scene_are_edits_of_its_own_captions():
+    for k in range(100):
+        sample, = make_samples('train', k, Options(negatives=True))
+        for negative in sample.negatives:
+            words = Counter(negative.replace(',', '').split())
+            assert min(sum((words - Counter(caption.replace(',', '').split())).values())
+                       for caption in sample.captions) <= 3, negative
+
+
+def test_twins_files_have_captions_that_are_true_of_their_own_picture_only(tmp_path):
+    write_scenes(tmp_path, train=4, val=21, test=0, relations=0.5, twins=True, negatives=True, workers=1)
+    assert all(list(row)[-1] == 'negatives' for row in read_rows(tmp_path / 'train.jsonl'))
+    assert not any('negatives' in row for row in read_rows(tmp_path / 'val.jsonl'))
+    twins = [row for row in read_rows(tmp_path / 'val.jsonl') if 'twin' in row]
+    rows = read_rows(tmp_path / 'twins_val.jsonl')
+    assert [name for row in rows for name in row['images']] == [row['image'] for row in twins] and len(rows) == 5
+    made = [make_samples('val', k, Options(twins=True, relations=0.5)) for k in range(10)]
+    for row, pair in zip(rows, [pair for pair in made if pair[0].twin is not None]):
+        assert row['captions'] == [sample.contrast for sample in pair]
+        for caption, sample, other in zip(row['captions'], pair, pair[::-1]):
+            assert caption_true(caption, sample.things) and not caption_true(caption, other.things)
+    write_scenes(tmp_path, train=0, val=2, test=0, workers=1)
+    assert not (tmp_path / 'twins_val.jsonl').exists(), 'those of an earlier call are gone'
 
 
 def test_twins_follow_each_other_and_make_up_the_share_asked_for(tmp_path):
