@@ -4,12 +4,15 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from itertools import permutations
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
+from hcma.data.perturb import Perturbation
 from hcma.data.scenes import Options, make_samples, write_scenes
 from hcma.errors import InputError
 
@@ -241,6 +244,15 @@ def test_the_negatives_of_a_scene_are_edits_of_its_own_captions():
             words = Counter(negative.replace(',', '').split())
             assert min(sum((words - Counter(caption.replace(',', '').split())).values())
                        for caption in sample.captions) <= 3, negative
+
+
+def test_captions_perturbed_without_knowing_the_scenes_are_seldom_true(samples):
+    perturb, rng, true = Perturbation([sample.captions for sample in samples['train']]), np.random.default_rng(0), 0
+    for sample in samples['train'][:400]:
+        negative = perturb(sample.captions[0], sample.captions, rng)
+        with suppress(AssertionError, IndexError):  # nonsense, which cannot be read
+            true += caption_true(negative, sample.things)
+    assert true < 0.03 * 400
 
 
 def test_twins_files_have_captions_that_are_true_of_their_own_picture_only(tmp_path):
