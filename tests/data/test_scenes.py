@@ -1,88 +1,24 @@
 """Generated scenes: what is said of a picture is read back from its words and held against its geometry."""
 import json
-import re
 import subprocess
 import sys
-from collections import Counter
-from contextlib import suppress
-from itertools import permutations
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
-from hcma.data.perturb import Perturbation
 from hcma.data.scenes import Options, make_samples, write_scenes
 from hcma.errors import InputError
+from helpers.scene_captions import (COLOURS, PLURALS, POSES, RELATION, RELATIONS, SHAPES, caption_true, read,
+                                    relation_true)
 
 TOOL = Path(__file__).parents[2] / 'tools' / 'scenes.py'
 SPLITS = ('train', 'val', 'test')
-COLOURS = 'red green blue yellow purple black'.split()
-SHAPES = {'circle': 'circle', 'disc': 'circle', 'square': 'square', 'box': 'square', 'triangle': 'triangle',
-          'cross': 'cross', 'plus': 'cross', 'person': 'person', 'figure': 'person', 'frame': 'frame',
-          'sofa': 'sofa', 'couch': 'sofa', 'thing': 'thing', 'object': 'thing'}
-PLURALS = {'boxes': 'square', 'crosses': 'cross', 'pluses': 'cross', 'people': 'person',
-           **{f'{word}s': shape for word, shape in SHAPES.items()}}
-SIZES = {'small': 'small', 'little': 'small', 'large': 'large', 'big': 'large'}
-TEXTURES = {'striped': 'striped', 'dotted': 'dotted', 'spotted': 'dotted'}
-POSES = ('standing', 'sitting', 'lying')
-RELATIONS = {'left of': 'left', 'right of': 'right', 'above': 'above', 'over': 'above', 'below': 'below',
-             'under': 'below', 'inside': 'inside', 'in': 'inside', 'outside': 'outside', 'on': 'on',
-             'beside': 'beside', 'next to': 'beside'}
-OPPOSITE = {'left': 'right', 'above': 'below', 'inside': 'outside', 'on': 'beside'}
-OPPOSITE.update({second: first for first, second in OPPOSITE.items()})
-NUMBERS = {'one': 1, 'two': 2, 'three': 3}
-
-POSE = f"({'|'.join(POSES)})"
-NOUN = re.compile(rf"\ba (?:({'|'.join(SIZES)}) )?(?:({'|'.join(TEXTURES)}) )?(?:{POSE} )?({'|'.join(COLOURS)}) "
-                  rf"(?:{POSE} )?({'|'.join(SHAPES)})(?: (?:is )?{POSE})?\b")
-RELATION = re.compile(rf"\b({'|'.join(RELATIONS)})\b")
-COUNT = re.compile(rf"\b({'|'.join(NUMBERS)}) ({'|'.join([*SHAPES, *PLURALS])})\b")
 
 
 @pytest.fixture(scope='module')
 def samples():
     return {split: [make_samples(split, k, Options())[0] for k in range(800)] for split in SPLITS}
-
-
-def rests_on(a, b):
-    low = {'sitting': 0.6, 'standing': 1.1, 'lying': 0.9, 'square': 0.9, 'triangle': 0.9}
-    bottom = a.y + low.get(a.pose or a.shape, 1) * a.r
-    top = b.y + {'square': -0.9, 'sofa': 0.1}.get(b.shape, -99) * b.r
-    return abs(bottom - top) < 1 and abs(a.x - b.x) < b.r
-
-
-def relation_true(name, a, b):
-    if name in ('inside', 'outside'):
-        inside = abs(a.x - b.x) < b.r and abs(a.y - b.y) < b.r
-        return b.shape == 'frame' and inside == (name == 'inside')
-    if name == 'on':
-        return rests_on(a, b)
-    if name == 'beside':
-        return not rests_on(a, b) and a.r + b.r < abs(a.x - b.x) < a.r + b.r + 5 and abs(a.y - b.y) < a.r + b.r
-    return {'left': a.x < b.x, 'right': a.x > b.x, 'above': a.y < b.y, 'below': a.y > b.y}[name]
-
-
-def read(caption):
-    """(nouns, relation or None, (number, shape) or None) of a caption; a noun is a dict of what it says."""
-    nouns = [{'size': SIZES.get(size), 'texture': TEXTURES.get(texture), 'colour': colour, 'shape': SHAPES[shape],
-              'pose': before or between or after or None}
-             for size, texture, before, colour, between, shape, after in NOUN.findall(caption)]
-    relation, count = RELATION.search(caption), COUNT.search(caption)
-    assert nouns and caption.count(' and ') + bool(relation) + caption.count(',') > 0
-    return (nouns, RELATIONS[relation[1]] if relation else None,
-            (NUMBERS[count[1]], {**SHAPES, **PLURALS}[count[2]]) if count else None)
-
-
-def caption_true(caption, things):
-    nouns, relation, count = read(caption)
-    if count and count[0] != sum(count[1] in ('thing', thing.shape) for thing in things):
-        return False
-    return any(all(value in (None, getattr(thing, key)) for noun, thing in zip(nouns, chosen)
-                   for key, value in noun.items())
-               and (relation is None or relation_true(relation, chosen[0], chosen[1]))
-               for chosen in permutations(things, len(nouns)))
 
 
 def pairs(sample):
@@ -217,58 +153,6 @@ def test_each_twins_captions_are_false_of_the_other():
         for sample, twin in ((own, other), (other, own)):
             for caption in sample.captions:
                 assert caption_true(caption, sample.things) and not caption_true(caption, twin.things), caption
-
-
-def test_training_negatives_are_false_of_every_type_and_the_scenes_are_the_same_without():
-    types = set()
-    for twins in (False, True):
-        for k in range(300):
-            plain, given = (make_samples('train', k, Options(twins=twins, relations=0.5, negatives=negatives))
-                            for negatives in (False, True))
-            for sample, other in zip(plain, given):
-                assert (other.captions, other.things, other.twin) == (sample.captions, sample.things, sample.twin)
-                assert other.image.tobytes() == sample.image.tobytes() and sample.negatives is None
-                assert other.negatives and len(set(other.negatives)) == len(other.negatives) <= 9
-                for negative in other.negatives:
-                    assert not caption_true(negative, other.things), negative
-                types |= {read(negative)[1:] for negative in other.negatives}
-    assert {relation for relation, _ in types} == {None, *RELATIONS.values()}
-    assert {count[0] for _, count in types if count} == {1, 2, 3}
-    assert make_samples('test', 0, Options(negatives=True))[0].negatives is None
-
-
-def test_the_negatives_of_a_scene_are_edits_of_its_own_captions():
-    for k in range(100):
-        sample, = make_samples('train', k, Options(negatives=True))
-        for negative in sample.negatives:
-            words = Counter(negative.replace(',', '').split())
-            assert min(sum((words - Counter(caption.replace(',', '').split())).values())
-                       for caption in sample.captions) <= 3, negative
-
-
-def test_captions_perturbed_without_knowing_the_scenes_are_seldom_true(samples):
-    perturb, rng, true = Perturbation([sample.captions for sample in samples['train']]), np.random.default_rng(0), 0
-    for sample in samples['train'][:400]:
-        negative = perturb(sample.captions[0], sample.captions, rng)
-        with suppress(AssertionError, IndexError):  # nonsense, which cannot be read
-            true += caption_true(negative, sample.things)
-    assert true < 0.03 * 400
-
-
-def test_twins_files_have_captions_that_are_true_of_their_own_picture_only(tmp_path):
-    write_scenes(tmp_path, train=4, val=21, test=0, relations=0.5, twins=True, negatives=True, workers=1)
-    assert all(list(row)[-1] == 'negatives' for row in read_rows(tmp_path / 'train.jsonl'))
-    assert not any('negatives' in row for row in read_rows(tmp_path / 'val.jsonl'))
-    twins = [row for row in read_rows(tmp_path / 'val.jsonl') if 'twin' in row]
-    rows = read_rows(tmp_path / 'twins_val.jsonl')
-    assert [name for row in rows for name in row['images']] == [row['image'] for row in twins] and len(rows) == 5
-    made = [make_samples('val', k, Options(twins=True, relations=0.5)) for k in range(10)]
-    for row, pair in zip(rows, [pair for pair in made if pair[0].twin is not None]):
-        assert row['captions'] == [sample.contrast for sample in pair]
-        for caption, sample, other in zip(row['captions'], pair, pair[::-1]):
-            assert caption_true(caption, sample.things) and not caption_true(caption, other.things)
-    write_scenes(tmp_path, train=0, val=2, test=0, workers=1)
-    assert not (tmp_path / 'twins_val.jsonl').exists(), 'those of an earlier call are gone'
 
 
 def test_twins_follow_each_other_and_make_up_the_share_asked_for(tmp_path):
