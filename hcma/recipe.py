@@ -143,7 +143,7 @@ class Data(Section):
     crop_aspect: tuple[float, float] = (0.8, 1.25)
     flip: bool = False
     negatives: Literal['none', 'data', 'perturb'] = Field(
-        default='none', description="a false caption for each sample: the row's own, or its caption with a word replaced")
+        default='none', description="false captions: the row's own, or a caption with one word replaced")
     twins: bool = Field(default=False, description='rows that share a twin come in one batch, next to each other')
     workers: int = Field(default=1, ge=1)
     prefetch: int = Field(default=4, ge=1)

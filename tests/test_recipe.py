@@ -56,6 +56,10 @@ WRONG = {
     '--set below a value': ('train.epochs.x=3', ['--set train.epochs.x=3: epochs is a value, not a section']),
     'no data': ('seed=1', ['data.train: is missing', 'tools/prepare.py']),
     'data that is not there': ('data.train=nowhere', ['nowhere: not a packed data set', 'tools/prepare.py']),
+    'negatives the data lacks': (['data.train={seven}', 'train.batch_size=7', 'data.negatives=data'],
+                                 ['data.negatives: is data, but no row of ', 'perturb']),
+    'twins the data lacks': (['data.train={seven}', 'train.batch_size=7', 'data.twins=true'],
+                             ['data.twins: is true, but no two rows of ']),
     'batch larger than the data': ('data.train={seven}', ['train.batch_size: 64 is more than the 7 pairs of ',
                                                           'a batch of at most 7']),
 }
@@ -80,7 +84,8 @@ def refusals(tmp_path_factory):
     """What tools/train.py makes of every wrong recipe, by name; one process runs them all."""
     folder = tmp_path_factory.mktemp('recipes')
     (folder / 'seven').mkdir()
-    (folder / 'seven' / 'meta.json').write_text(json.dumps({'format': 2, 'images': 7, 'negatives': 0, 'twins': 0, 'fingerprint': '', 'shards': []}))
+    meta = {'format': 2, 'images': 7, 'negatives': 0, 'twins': 0, 'fingerprint': '', 'shards': []}
+    (folder / 'seven' / 'meta.json').write_text(json.dumps(meta))
     arguments = {}
     for name, (overrides, _) in WRONG.items():
         overrides = [overrides] if isinstance(overrides, str) else overrides

@@ -34,7 +34,7 @@ def number(value):
 @pytest.mark.graph
 def test_the_main_job_from_scenes_to_report(tool, tmp_path):
     scenes, run = tmp_path / 'scenes', tmp_path / 'run'
-    write_scenes(scenes, train=40, val=8, test=12, workers=1)
+    write_scenes(scenes, train=40, val=8, test=12, relations=0.5, twins=True, workers=1)
     for split, count in (('train', 40), ('test', 12)):
         code, out, _ = tool('prepare', scenes / f'{split}.jsonl', '--out', tmp_path / split)
         assert code == 0 and f'{count} pairs' in out
@@ -60,8 +60,14 @@ def test_the_main_job_from_scenes_to_report(tool, tmp_path):
     assert choice['macro'] == pytest.approx(sum(choice['types'].values()) / len(choice['types']), abs=0.01)
     assert sum(choice['weights'].values()) == pytest.approx(1)
 
+    code, out, _ = tool('evaluate', run, '--data', scenes / 'twins_test.jsonl', '--task', 'twins', '--json',
+                        tmp_path / 'twins.json')
+    twins = json.loads((tmp_path / 'twins.json').read_text())['twins']
+    assert code == 0 and '3 pairs of twins' in out and twins['pairs'] == 3
+    assert 0 <= twins['group'] <= min(twins['text'], twins['image']) <= 100
+
     metrics = json.loads((run / 'metrics.json').read_text())
-    assert (metrics['retrieval'], metrics['choice']) == (retrieval, choice)
+    assert (metrics['retrieval'], metrics['choice'], metrics['twins']) == (retrieval, choice, twins)
     assert metrics['training']['steps'] == 10
     report = (run / 'report.html').read_text()
     shown = [retrieval['image_to_text']['r1'], retrieval['text_to_image']['r10'], choice['macro'],

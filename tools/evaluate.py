@@ -1,7 +1,8 @@
-"""Evaluate a trained run: ``tools/evaluate.py RUN --data DATA --task retrieval|choice [--json FILE]``.
+"""Evaluate a trained run: ``tools/evaluate.py RUN --data DATA --task retrieval|choice|twins [--json FILE]``.
 
 For retrieval DATA is a folder made by tools/prepare.py, for choice a JSONL with image, caption, negative_caption and
-type. Prints a table, adds the numbers to RUN/metrics.json and draws RUN/report.html anew.
+type, for twins a JSONL with images and captions, two of each, the first only true of the first. Prints a table, adds
+the numbers to RUN/metrics.json and draws RUN/report.html anew.
 """
 import argparse
 import json
@@ -15,14 +16,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('run', metavar='RUN', help='the folder of a run, or one of its checkpoints')
     parser.add_argument('--data', metavar='DATA', required=True)
-    parser.add_argument('--task', choices=('retrieval', 'choice'), required=True)
+    parser.add_argument('--task', choices=('retrieval', 'choice', 'twins'), required=True)
     parser.add_argument('--limit', metavar='N', type=cli.positive, help='retrieval: take only the first N images')
     parser.add_argument('--fit-weights', metavar='VAL', help='choose the weights of the levels on this validation '
                         'data (a packed folder or a JSONL of choices) instead of the recipe')
     parser.add_argument('--json', metavar='FILE', help='write the numbers there too')
     arguments = parser.parse_args()
 
-    from hcma.evaluation.table import choice_table, retrieval_table
+    from hcma.evaluation.table import choice_table, retrieval_table, twins_table
     from hcma.evaluation.tasks import Evaluation
     from hcma.report import write_report
     from hcma.training.run_folder import run_of, update_metrics
@@ -32,6 +33,9 @@ def main():
     if arguments.task == 'retrieval':
         result = evaluation.retrieval(arguments.data, arguments.limit)
         print(retrieval_table(result))
+    elif arguments.task == 'twins':
+        result = evaluation.twins(arguments.data)
+        print(twins_table(result))
     else:
         result = evaluation.choice(arguments.data)
         print(choice_table(result))

@@ -1,6 +1,7 @@
 """Draw generated scenes with captions, choices and questions.
 
     tools/scenes.py --out DIR [--train N] [--val N] [--test N] [--captions K] [--seed S] [--relations F] [--twins]
+                    [--negatives]
 """
 import argparse
 
@@ -21,10 +22,11 @@ def main():
                         help='share of scenes whose captions all state a relation (%(default)s)')
     parser.add_argument('--twins', action='store_true',
                         help='draw those scenes (all, if there is no share) as pairs with the relation mirrored')
+    parser.add_argument('--negatives', action='store_true', help='give training scenes false captions as well')
     parser.add_argument('--workers', type=int, metavar='W', help='processes (the cores, at most 4)')
     args = parser.parse_args()
     write_scenes(args.out, args.train, args.val, args.test, args.captions, args.seed, args.relations, args.twins,
-                 args.workers)
+                 args.negatives, args.workers)
     print(f'{args.train} training, {args.val} validation and {args.test} test scenes are in {args.out}')
 
 

@@ -3,7 +3,8 @@
 ``DATA/meta.json`` describes it, ``DATA/rejects.jsonl`` names every row that was left out and why. The records are
 ``image`` (JPEG bytes), ``captions`` (a JSON list), ``row`` (0 to n-1, in source order), ``group`` (the same for equal
 images), ``negatives`` (a JSON list of captions that are false of the image), ``twin`` (the same for rows of one file
-that name the same twin, else the row) and ``source`` (``file:line``). The same input gives the same bytes, however many workers read it.
+that name the same twin, else the row) and ``source`` (``file:line``). The same input gives the same bytes, however
+many workers read it.
 """
 import collections
 import hashlib

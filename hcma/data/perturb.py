@@ -24,6 +24,7 @@ MOST_PICTURES = 100_000  # more are thinned out evenly: the table is to be built
 # large 1.4, street and road 10.
 SAME_THING = 0.6
 UNSPACED = r'\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff'  # kana and Han
+CHARACTER = re.compile(f'[{UNSPACED}]')
 PIECE = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+(?:['’-][^\W{UNSPACED}]+)*|[^\w\s]")
 FUNCTION_WORDS = frozenset(
     'a an the this that these those some and or but of to as so if is are was were be been being am has have had '
@@ -70,8 +71,8 @@ class Perturbation:
 
     def _stand_ins(self, place, true):
         """{word: its pictures} of what is false in a place where the words ``true`` are true."""
-        return {word: count for word, count in self.table.get(place, {}).items()
-                if word not in true and not any(_pair(word, other) in self.same for other in set(true))}
+        left_out = set(true).union(*(self.same.get(word, ()) for word in true))
+        return {word: count for word, count in self.table.get(place, {}).items() if word not in left_out}
 
 
 def words_in_places(captions):
@@ -84,13 +85,13 @@ def words_in_places(captions):
 
 
 def same_things(repeated):
-    """The pairs of words for the same thing; ``repeated`` is {place: the lists of words of each picture}.
+    """{word: those for the same thing}; ``repeated`` is {place: the lists of words of each picture}.
 
     Two mentions in one picture are compared with two mentions drawn from all pictures that repeat the place.
     """
     together, expected = collections.Counter(), collections.Counter()
     for lists in repeated.values():
-        together.update(_pair(*pair) for words in lists for pair in itertools.combinations(words, 2)
+        together.update(pair for words in lists for pair in itertools.combinations(sorted(words), 2)
                         if pair[0] != pair[1])
     for lists in repeated.values():
         mentions = collections.Counter(word for words in lists for word in words)
@@ -99,16 +100,17 @@ def same_things(repeated):
         for pair in itertools.combinations(sorted(mentions), 2):
             if pair in together:
                 expected[pair] += rate * mentions[pair[0]] * mentions[pair[1]]
-    return {pair for pair, count in together.items() if count > SAME_THING * expected[pair]}
+    same = collections.defaultdict(set)
+    for (one, other), count in together.items():
+        if count > SAME_THING * expected[one, other]:
+            same[one].add(other)
+            same[other].add(one)
+    return dict(same)
 
 
 def _drawn(counts, generator):
     ends = np.cumsum(list(counts.values()))
     return list(counts)[int(np.searchsorted(ends, generator.integers(ends[-1]), 'right'))]
-
-
-def _pair(one, other):
-    return (one, other) if one < other else (other, one)
 
 
 def _places(caption):
@@ -120,5 +122,5 @@ def _places(caption):
 
 
 def _place(words, number):
-    reach = 2 if re.match(f'[{UNSPACED}]', words[number]) else 1
+    reach = 2 if CHARACTER.match(words[number]) else 1
     return tuple(words[max(0, number - reach):number]), tuple(words[number + 1:number + 1 + reach])

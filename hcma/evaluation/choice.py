@@ -20,27 +20,40 @@ def read_choices(path):
 
     Raises ``InputError`` naming file, line and key.
     """
+    return [_row(row, where) for row, where in read_objects(path, 'choices')]
+
+
+def read_objects(path, what):
+    """The JSON objects of a JSONL of ``what``, a list of (dict, where: its file and line); never an empty one.
+
+    Raises ``InputError`` naming file and line.
+    """
     rows = []
     try:
         with open(path, encoding='utf-8-sig') as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    rows.append(_row(line, f'{path}, line {number}'))
+                    where = f'{path}, line {number}'
+                    rows.append((_object(line, where), where))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, 'strerror', 'it is not UTF-8')
-        raise InputError(f'{path}: cannot be read ({reason}); give a JSONL of choices') from None
+        raise InputError(f'{path}: cannot be read ({reason}); give a JSONL of {what}') from None
     if not rows:
-        raise InputError(f'{path}: has no choices')
+        raise InputError(f'{path}: has no {what}')
     return rows
 
 
-def _row(line, where):
+def _object(line, where):
     try:
         row = json.loads(line)
     except ValueError:
         raise InputError(f'{where}: is not JSON') from None
     if not isinstance(row, dict):
         raise InputError(f'{where}: is not a JSON object')
+    return row
+
+
+def _row(row, where):
     for key in KEYS:
         if not isinstance(row.get(key), str):
             near = difflib.get_close_matches(key, row, 1)

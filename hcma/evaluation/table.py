@@ -1,4 +1,5 @@
 """Results as tables for a terminal."""
+from hcma.evaluation.twins import CHANCE
 
 
 def retrieval_table(result):
@@ -20,6 +21,15 @@ def choice_table(result):
         rows.append([total] + [_number(result['levels'][name][total]) for name in names]
                     + [str(sum(result['counts'].values()))])
     return align(rows)
+
+
+def twins_table(result):
+    """Text, image and group score, a column a level."""
+    names = list(result['levels'])
+    rows = [['twins', *names, 'chance']]
+    rows += [[score, *(_number(result['levels'][name][score]) for name in names), _number(chance)]
+             for score, chance in CHANCE.items()]
+    return f'{result["pairs"]} pairs of twins\n{align(rows)}'
 
 
 def align(rows):

@@ -14,6 +14,7 @@ from hcma.evaluation.examples import write_choices, write_heat_maps, write_retri
 from hcma.evaluation.features import Encoder, take
 from hcma.evaluation.rerank import reranked
 from hcma.evaluation.retrieval import retrieval
+from hcma.evaluation.twins import read_twins, twin_metrics, twin_scores
 from hcma.evaluation.weights import best, grid, weightings
 from hcma.recipe_io import load_recipe
 from hcma.training.checkpoint import RECIPE, load_model, resolve_checkpoint
@@ -88,16 +89,31 @@ class Evaluation:
         rows = read_choices(path)
         pictures = load_pictures(rows, os.path.dirname(path), self.decoder)
         usable = [row for row in rows if pictures[row['image']] is not None]
-        if not usable:
-            raise InputError(f'{path}: none of its images can be read (the first: {rows[0]["image"]}); '
-                             'their paths are relative to the file')
-        if len(usable) < len(rows):
-            print(f'{path}: {len(rows) - len(usable)} of {len(rows)} choices skipped, their images cannot be read',
-                  file=sys.stderr)
+        _require_pictures(usable, rows, rows[0]['image'], path, 'choices')
         return usable, pictures, len(rows) - len(usable)
+
+    def twins(self, path):
+        """Text, image and group score of the pairs of twins in a JSONL, for every level and the weighted score."""
+        rows = read_twins(path)
+        pictures = load_pictures([{'image': name} for row in rows for name in row['images']], os.path.dirname(path),
+                                 self.decoder)
+        usable = [row for row in rows if all(pictures[name] is not None for name in row['images'])]
+        _require_pictures(usable, rows, rows[0]['images'][0], path, 'pairs of twins')
+        levels = twin_metrics(twin_scores(self.encoder, usable, pictures), self.weightings)
+        return {**levels['weighted'], 'pairs': len(usable), 'levels': levels, 'skipped': len(rows) - len(usable),
+                'weights': self._named_weights()}
 
     def _named_weights(self):
         return {level: float(weight) for level, weight in zip(self.encoder.terms, self.weightings['weighted'])}
+
+
+def _require_pictures(usable, rows, first, path, what):
+    if not usable:
+        raise InputError(f'{path}: none of its images can be read (the first: {first}); '
+                         'their paths are relative to the file')
+    if len(usable) < len(rows):
+        print(f'{path}: {len(rows) - len(usable)} of {len(rows)} {what} skipped, their images cannot be read',
+              file=sys.stderr)
 
 
 class _Pairs:

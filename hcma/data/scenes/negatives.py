@@ -17,6 +17,20 @@ def draw_negatives(things, rng, related=False):
     return choices
 
 
+def negatives_of(said, things, rng):
+    """False captions for one scene, made of its true ones ``said`` (claim, wording): at most one of each type."""
+    found = []
+    for kind, edit in {**EDITS, 'count': change_count}.items():
+        for claim, wording in rng.sample(said, len(said)):
+            if (kind == 'count') != bool(claim.count) or (claim.count and rng.random() >= _count_rate(claim.count)):
+                continue
+            changed = _changed(claim, edit, things, rng)
+            if changed:
+                found.append(say(changed, wording))
+                break
+    return list(dict.fromkeys(found))
+
+
 def swap_attribute(claim, rng):
     """Two things' colours exchanged."""
     first, second = rng.sample(range(len(claim.nouns)), 2)
@@ -90,12 +104,19 @@ def _choices(claim, edits, things, rng):
     wording = draw_wording(rng)
     found = []
     for kind, edit in edits.items():
-        for _ in range(TRIES):
-            changed = edit(claim, rng)
-            if changed and plausible(changed) and not true(changed, things):
-                found.append((kind, say(claim, wording), say(changed, wording)))
-                break
+        changed = _changed(claim, edit, things, rng)
+        if changed:
+            found.append((kind, say(claim, wording), say(changed, wording)))
     return found
+
+
+def _changed(claim, edit, things, rng):
+    """The claim edited so that it is false of the things, or None where a few tries found nothing plausible."""
+    for _ in range(TRIES):
+        changed = edit(claim, rng)
+        if changed and plausible(changed) and not true(changed, things):
+            return changed
+    return None
 
 
 def _replace(claim, rng, key, options, fits=lambda noun: True):

@@ -8,7 +8,7 @@ from hcma.data.scenes.claims import COUNT_SHARE, draw_claim, draw_count
 from hcma.data.scenes.drawing import draw_background, render
 from hcma.data.scenes.language import draw_wording, say
 from hcma.data.scenes.layout import draw_things
-from hcma.data.scenes.negatives import draw_negatives
+from hcma.data.scenes.negatives import draw_negatives, negatives_of
 from hcma.data.scenes.questions import draw_questions
 from hcma.data.scenes.twins import draw_twins
 
@@ -23,6 +23,7 @@ class Options:
     seed: int = 0
     relations: float = 0.0
     twins: bool = False
+    negatives: bool = False
 
     @property
     def heavy(self):
@@ -33,22 +34,41 @@ class Options:
 @dataclass(frozen=True)
 class Sample:
     """A picture (RGB, 48 x 48), its things, captions, choices (type, caption, negative caption; none in train) and
-    questions (type, question, answer); twins bear the same number."""
+    questions (type, question, answer); ``said`` are the captions as claims with their wordings. Twins bear the same
+    number, and each has a ``contrast``: a caption worded like the other's that is true of its own picture only.
+
+    With ``negatives``, training scenes have false captions besides.
+    """
 
     image: Image.Image
     things: list
-    captions: list
+    said: list
     choices: list
     questions: list
     twin: int | None = None
+    contrast: str | None = None
+    negatives: list | None = None
+
+    @property
+    def captions(self):
+        """The true captions."""
+        return [say(*one) for one in self.said]
 
     def alone(self):
         """The sample as one without a twin."""
-        return replace(self, twin=None)
+        return replace(self, twin=None, contrast=None)
 
 
 def make_samples(split, number, options):
     """The samples of the unit of that number: two with ``twins`` (twins or not), else one."""
+    samples = _unit(split, number, options)
+    if not options.negatives or split != 'train':
+        return samples
+    rng = _rng(options, split, number, 'negatives')  # its own, so that the scenes are the same without negatives
+    return [replace(sample, negatives=negatives_of(sample.said, sample.things, rng)) for sample in samples]
+
+
+def _unit(split, number, options):
     heavy = int((number + 1) * options.heavy) > int(number * options.heavy)  # spread evenly
     if not options.twins:
         return [_single(_rng(options, split, number), split, options, heavy)]
@@ -67,18 +87,19 @@ def _single(rng, split, options, related):
         if not related or draw_claim(things, rng, related=True):
             break
     image = render(things, draw_background(rng), rng)
-    captions = _captions(lambda: _claim(things, rng, related), options.captions, rng)
-    return Sample(image, things, captions, _choices(things, rng, split, related), draw_questions(things, rng))
+    said = _said(lambda: _claim(things, rng, related), options.captions, rng)
+    return Sample(image, things, said, _choices(things, rng, split, related), draw_questions(things, rng))
 
 
 def _twins(rng, split, options, number):
     background = draw_background(rng)
+    wording = draw_wording(_rng(options, split, number, 'contrast'))
     samples = []
     for things, claims in draw_twins(rng, split, options.captions):
         image = render(things, background, rng)
-        captions = [say(claim, draw_wording(rng)) for claim in claims]
-        samples.append(Sample(image, things, captions, _choices(things, rng, split, related=True),
-                              draw_questions(things, rng), number))
+        said = [(claim, draw_wording(rng)) for claim in claims]
+        samples.append(Sample(image, things, said, _choices(things, rng, split, related=True),
+                              draw_questions(things, rng), number, say(claims[0], wording)))
     return samples
 
 
@@ -92,13 +113,14 @@ def _claim(things, rng, related):
     return draw_claim(things, rng, related)
 
 
-def _captions(draw, number, rng):
-    """So many captions, different ones as far as chance allows."""
-    captions = []
-    while len(captions) < number:
+def _said(draw, number, rng):
+    """So many claims with wordings, different captions as far as chance allows."""
+    said, captions = [], []
+    while len(said) < number:
         for _ in range(TRIES):
-            caption = say(draw(), draw_wording(rng))
-            if caption not in captions:
+            claim, wording = draw(), draw_wording(rng)
+            if say(claim, wording) not in captions:
                 break
-        captions.append(caption)
-    return captions
+        said.append((claim, wording))
+        captions.append(say(claim, wording))
+    return said

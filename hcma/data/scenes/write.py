@@ -13,28 +13,31 @@ from hcma.data.scenes.sample import Options, make_samples
 from hcma.errors import InputError
 
 CHUNK = 200  # scenes that a worker makes at a time; even, so that twins stay together
-FILES = {'rows': '{}.jsonl', 'choices': 'choices_{}.jsonl', 'questions': 'questions_{}.jsonl'}
+FILES = {'rows': '{}.jsonl', 'choices': 'choices_{}.jsonl', 'questions': 'questions_{}.jsonl',
+         'twins': 'twins_{}.jsonl'}
 
 
 def write_scenes(out_dir, train=12000, val=1000, test=2000, captions=4, seed=0, relations=0.0, twins=False,
-                 workers=None):
+                 negatives=False, workers=None):
     """Write that many scenes of each split into out_dir.
 
     {train,val,test}.jsonl have the pictures with their captions, choices_{val,test}.jsonl captions with hard
     negatives by type, questions_{train,val,test}.jsonl questions with answers. ``relations`` is the share of
     scenes all of whose captions state a relation; with ``twins`` these (or all, if the share is 0) come as pairs
-    of neighbouring rows with the relation mirrored. The files depend on the options alone, not on ``workers``
-    (default: the CPU's cores, at most 4). A jsonl file appears when all of its pictures are there.
+    of neighbouring rows with the relation mirrored, which share their ``twin``, and twins_{val,test}.jsonl have two
+    pictures and two captions, each true of its own picture only. With ``negatives`` the rows of train.jsonl have
+    false captions, made of the true ones. The files depend on the options alone, not on ``workers`` (default: the
+    CPU's cores, at most 4). A jsonl file appears when all of its pictures are there.
 
     Raises InputError for an impossible option, or a folder that cannot be written.
     """
     counts = {'train': train, 'val': val, 'test': test}
     _check(counts, captions, relations, workers)
-    options = Options(captions, seed, relations, twins)
+    options = Options(captions, seed, relations, twins, negatives)
     with _writable(out_dir):
         for split in counts:
             os.makedirs(os.path.join(out_dir, 'images', split), exist_ok=True)
-            for path in _paths(out_dir, split).values():
+            for path in _paths(out_dir, split, twins=True).values():
                 Path(path).unlink(missing_ok=True)
         tasks = [(split, start, min(start + CHUNK, count))
                  for split, count in counts.items() for start in range(0, count, CHUNK)]
@@ -45,19 +48,26 @@ def write_scenes(out_dir, train=12000, val=1000, test=2000, captions=4, seed=0, 
                     lines[split][name] += chunk[name]
                 progress.update(stop - start)
         for split in counts:
-            _write_split(out_dir, split, lines[split])
+            _write_split(_paths(out_dir, split, twins), lines[split])
 
 
 def write_chunk(out_dir, task, options):
     """Write the pictures of scenes start to stop of a split; return their lines by file."""
     split, start, stop = task
     lines = {name: [] for name in FILES}
+    first = {}  # of each pair of twins: its name and caption
     for index, sample in _samples(split, start, stop, options):
         name = f'images/{split}/{index:06d}.jpg'
         sample.image.save(os.path.join(out_dir, name), 'JPEG', quality=95, subsampling=0)
         row = {'image': name, 'captions': sample.captions}
         if sample.twin is not None:
             row['twin'] = sample.twin
+            if sample.twin in first:
+                images, texts = zip(first[sample.twin], (name, sample.contrast))
+                lines['twins'].append({'images': images, 'captions': texts})
+            first[sample.twin] = name, sample.contrast
+        if sample.negatives is not None:
+            row['negatives'] = sample.negatives
         lines['rows'].append(row)
         lines['choices'] += [{'image': name, 'caption': caption, 'negative_caption': negative, 'type': kind}
                              for kind, caption, negative in sample.choices]
@@ -89,13 +99,14 @@ def _work(out_dir, tasks, options, workers):
         yield from zip(tasks, executor.map(write_chunk, repeat(out_dir), tasks, repeat(options)))
 
 
-def _paths(out_dir, split):
+def _paths(out_dir, split, twins):
+    left_out = {'choices', 'twins'} if split == 'train' else set() if twins else {'twins'}
     return {name: os.path.join(out_dir, pattern.format(split)) for name, pattern in FILES.items()
-            if (name, split) != ('choices', 'train')}
+            if name not in left_out}
 
 
-def _write_split(out_dir, split, lines):
-    for name, path in _paths(out_dir, split).items():
+def _write_split(paths, lines):
+    for name, path in paths.items():
         with open(path + '.part', 'w', encoding='utf-8', newline='\n') as file:
             file.writelines(lines[name])
         os.replace(path + '.part', path)
