@@ -2,7 +2,7 @@
 
 Nothing here imports MindSpore, so that a wrong recipe is reported before anything is loaded.
 """
-from typing import Annotated, Literal, Optional, Union
+from typing import Annotated, Literal, Optional
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -97,7 +97,7 @@ class Fusion(Section):
 
 
 class Model(Section):
-    """Both encoders and the widths they share: ``embed_width`` for sentence-global, ``word_embed_width`` else.
+    """Both encoders and the widths they share: ``embed_width`` for sentences, ``word_embed_width`` for the rest.
 
     Phrases are runs of ``phrase_lengths`` words, regions squares of ``region_sizes`` patches a side.
     """
@@ -123,13 +123,7 @@ class Model(Section):
         return merged
 
     @model_validator(mode='after')
-    def _windows_and_heads_fit(self):
-        if max(self.phrase_lengths) > self.text.length - 2:
-            raise ValueError(f'phrase_lengths: {max(self.phrase_lengths)} is more than the {self.text.length - 2} words '
-                             'that model.text.length leaves room for')
-        if max(self.region_sizes) > self.image.grid:
-            raise ValueError(f'region_sizes: {max(self.region_sizes)} is more than the {self.image.grid} patches along '
-                             'a side of the image')
+    def _fusion_heads_divide(self):
         if self.fusion is not None and self.text.width % self.fusion.heads:
             raise ValueError(f'fusion.heads: {self.fusion.heads} does not divide the text width {self.text.width}')
         return self
@@ -171,10 +165,11 @@ class Temperature(Section):
 
 
 class Loss(Section):
-    """The levels that are trained and how they score; ``weights`` of the terms (1 where not given), or learned ones."""
+    """The levels that are trained, how they score, and the weights of the terms (1 where none is given)."""
     levels: tuple[Level, ...] = ('sentence_global', 'word_patch')
     score: Literal['max', 'attention', 'in_pair'] = 'max'
-    weights: Union[Literal['uncertainty'], dict[Term, float]] = {}
+    weights: dict[Term, float] = {}
+    balance: Literal['fixed', 'uncertainty'] = Field(default='fixed', description='uncertainty: weights are learned')
     temperature: Temperature = Temperature()
 
     @field_validator('levels', mode='after')
@@ -190,7 +185,7 @@ class Loss(Section):
 
     def weight(self, term):
         """The weight of ``term`` in the sum."""
-        return 1.0 if self.weights == 'uncertainty' else self.weights.get(term, 1.0)
+        return self.weights.get(term, 1.0)
 
 
 def _check_weights(key, weights, terms):
@@ -271,9 +266,23 @@ class Recipe(Section):
     vqa: Optional[VQA] = None
 
     @model_validator(mode='after')
+    def _phrases_and_regions_fit(self):
+        model, words = self.model, self.model.text.length - 2
+        if 'phrase_region' not in self.loss.levels:
+            return self
+        if max(model.phrase_lengths) > words:
+            raise ValueError(f'model.phrase_lengths: {max(model.phrase_lengths)} is more than the {words} words that '
+                             'model.text.length leaves room for')
+        if max(model.region_sizes) > model.image.grid:
+            raise ValueError(f'model.region_sizes: {max(model.region_sizes)} is more than the {model.image.grid} '
+                             'patches along a side of the image')
+        return self
+
+    @model_validator(mode='after')
     def _weighted_terms_are_trained(self):
         terms = self.loss.terms(self.model)
-        if self.loss.weights != 'uncertainty':
-            _check_weights('loss.weights', self.loss.weights, terms)
+        if self.loss.weights and self.loss.balance == 'uncertainty':
+            raise ValueError('loss.weights: the weights are learned where loss.balance is uncertainty; give one or other')
+        _check_weights('loss.weights', self.loss.weights, terms)
         _check_weights('evaluate.weights', self.evaluate.weights, terms)
         return self

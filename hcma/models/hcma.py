@@ -34,7 +34,7 @@ class HCMA(nn.Cell):
         if config.fusion is not None:
             self.fusion = Fusion(config, self.text_tower.names, self.image_tower.names, init)
         self.log_variance = None
-        if loss.weights == 'uncertainty':
+        if loss.balance == 'uncertainty':
             self.log_variance = Parameter(Tensor(np.zeros(len(self.terms), np.float32)))
 
     def construct(self, image_BSS3, ids_BL, length_B):

@@ -48,7 +48,7 @@ def test_loss_is_the_weighted_sum_of_the_levels(make_recipe, make_batch, vocabul
 
 
 def test_learned_weights_are_the_inverse_variances_with_their_logarithms(make_recipe, make_batch, vocabulary):
-    recipe = make_recipe(loss={'weights': 'uncertainty'}, model={'fusion': {'heads': 2}})
+    recipe = make_recipe(loss={'balance': 'uncertainty'}, model={'fusion': {'heads': 2}})
     model = build_model(recipe, vocabulary)
     model.log_variance.set_data(Tensor([0.5, -1.0, 0.25], ms.float32))
     loss, by_term = HierarchicalLoss(model, (1, 1, 1))(*make_batch(recipe))
@@ -71,7 +71,7 @@ def test_wrong_texts_that_are_absent_change_nothing(make_recipe, make_batch, voc
 @pytest.mark.parametrize('score', ['max', 'attention', 'in_pair'])
 def test_one_step_with_every_part_is_the_same_in_both_modes(score, make_recipe, make_batch, vocabulary):
     recipe = make_recipe(loss={'levels': ['sentence_global', 'word_patch', 'phrase_region'], 'score': score,
-                               'weights': 'uncertainty'}, model={'fusion': {'heads': 2}})
+                               'balance': 'uncertainty'}, model={'fusion': {'heads': 2}})
     image, ids, lengths, group = make_batch(recipe)
     inputs = image, ids, lengths, group, ids[::-1], lengths * Tensor([1, 0, 1, 1], ms.int32)
     rows = []

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from hcma.models.scores import LateInteraction, LateInteractionPairs, sentence_global, sentence_global_pairs, word_patch_cosines
+from hcma.models.scores import (LateInteraction, LateInteractionPairs, sentence_global, sentence_global_pairs,
+                                word_patch_cosines)
 
 TEXTS, IMAGES, WORDS, PATCHES, WIDTH = 4, 3, 5, 4, 6
 ALL, OWN = LateInteraction(), LateInteractionPairs()
