@@ -211,6 +211,23 @@ class Evaluate(Section):
     batch_size: int = Field(default=64, ge=1)
 
 
+class VQA(Section):
+    """Answering questions: a head on the encoders of an alignment run, which also gives ``model`` and ``loss``."""
+    checkpoint: str = Field(description='an alignment run, or one of its checkpoints')
+    head: Literal['word_patch', 'global', 'question'] = 'word_patch'
+    width: int = Field(default=256, ge=1, description='of the hidden layer; other heads get as many parameters')
+    answers: int = Field(default=1000, ge=2, description='the most answers the vocabulary may have')
+    frozen: tuple[Literal['image', 'text'], ...] = Field(default=('image',), description='true is both, false none')
+    split: Optional[str] = Field(default=None, description='train on the rows whose "split" is this')
+
+    @field_validator('frozen', mode='before')
+    @classmethod
+    def _both_or_none(cls, value):
+        if isinstance(value, bool):
+            return ('image', 'text') if value else ()
+        return value
+
+
 class Recipe(Section):
     """A whole run."""
     name: str = 'run'
@@ -221,6 +238,7 @@ class Recipe(Section):
     loss: Loss = Loss()
     train: Train
     evaluate: Evaluate = Evaluate()
+    vqa: Optional[VQA] = None
 
     @model_validator(mode='after')
     def _evaluated_levels_are_trained(self):

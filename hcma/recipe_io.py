@@ -2,6 +2,7 @@
 import difflib
 import re
 from pathlib import Path
+from typing import get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -120,7 +121,8 @@ def _unknown_key(path, value):
 def _keys_at(path):
     section = Recipe
     for part in path:
-        section = section.model_fields[part].annotation
+        annotation = section.model_fields[part].annotation
+        section = next(iter(get_args(annotation)), annotation)  # a section that may be left out is Optional
     return list(section.model_fields)
 
 

@@ -7,6 +7,7 @@ import argparse
 
 from hcma import cli
 from hcma.data.meta import require_training_data
+from hcma.data.questions import require_questions
 from hcma.recipe_io import load_recipe
 
 
@@ -20,7 +21,7 @@ def main():
     parser.add_argument('--resume', action='store_true', help='go on from the newest checkpoint in RUN')
     arguments = parser.parse_args()
     recipe = load_recipe(arguments.recipe, arguments.overrides)
-    require_training_data(recipe)
+    require_training_data(recipe) if recipe.vqa is None else require_questions(recipe)
 
     from hcma.report import write_report  # what loads MindSpore comes after the checks
     from hcma.training.trainer import train

@@ -1,8 +1,8 @@
 """Features of many images and captions, from towers compiled once for one batch size."""
 import numpy as np
 from mindspore import Tensor, mutable
-from tqdm import tqdm
 
+from hcma.models.batched import in_batches
 from hcma.models.hcma import LevelScores
 
 
@@ -19,31 +19,12 @@ class Encoder:
 
     def images(self, pictures, total):
         """An iterable of ``total`` pictures (S, S, 3) uint8 to a tuple of arrays (total, ...)."""
-        return self._encode(self.model.image_tower, ((picture,) for picture in pictures), total, 'images')
+        return in_batches(self.model.image_tower, ((picture,) for picture in pictures), self.batch, total, 'images')
 
     def texts(self, captions):
         """A list of N captions to a tuple of arrays (N, ...)."""
         ids, lengths = self.tokenizer.encode(captions)
-        return self._encode(self.model.text_tower, zip(ids, lengths), len(captions), 'captions')
-
-    def _encode(self, tower, rows, total, what):
-        blocks, waiting = [], []
-        with tqdm(total=total, desc=what, unit=what[:-1], delay=2, leave=False) as progress:
-            for row in rows:
-                waiting.append(row)
-                if len(waiting) == self.batch:
-                    blocks.append(self._block(tower, waiting))
-                    progress.update(len(waiting))
-                    waiting = []
-        if waiting:
-            blocks.append(self._block(tower, waiting))
-        return tuple(np.concatenate(parts) for parts in zip(*blocks))
-
-    def _block(self, tower, rows):
-        """The last block is filled up with its last row: another shape would be compiled anew."""
-        filled = rows + [rows[-1]] * (self.batch - len(rows))
-        inputs = [Tensor(np.stack(column)) for column in zip(*filled)]
-        return [feature.asnumpy()[:len(rows)] for feature in tower(*inputs)]
+        return in_batches(self.model.text_tower, zip(ids, lengths), self.batch, len(captions), 'captions')
 
     def score_pairs(self, text, image):
         """Scaled scores of row i of ``text`` with row i of ``image``, (levels, N)."""

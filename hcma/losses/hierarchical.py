@@ -16,6 +16,7 @@ class HierarchicalLoss(nn.Cell):
     def __init__(self, model, weights):
         super().__init__(auto_prefix=False)
         self.model = model
+        self.part_names = tuple(f'loss_{level}' for level in model.levels)
         self.weight = Tensor(np.array(weights, np.float32))
 
     def construct(self, image_BSS3, ids_BL, length_B, group_BG):

@@ -76,7 +76,8 @@ class ProgressBar(Callback):
         if latest and latest['step'] == run_context.original_args().cur_step_num:
             scales = '/'.join(f'{value:.1f}' for name, value in latest.items()
                               if name.startswith('scale_'))
-            self.bar.set_postfix_str(f'loss {latest["loss"]:.3f}, 1/temperature {scales}, '
+            beside = f'1/temperature {scales}' if scales else f'right {latest["accuracy"]:.0%}'
+            self.bar.set_postfix_str(f'loss {latest["loss"]:.3f}, {beside}, '
                                      f'{latest["images_per_s"]:.0f} images/s, data wait {latest["data_wait"]:.0%}',
                                      refresh=False)
         self.bar.update()
@@ -88,16 +89,16 @@ class ProgressBar(Callback):
 class Checkpoints(Callback):
     """A checkpoint every ``train.checkpoint_every`` steps, and one where the run ends."""
 
-    def __init__(self, run_dir, recipe, tokenizer, log, fingerprint):
-        self.run_dir, self.recipe, self.tokenizer = run_dir, recipe, tokenizer
-        self.log, self.fingerprint = log, fingerprint
+    def __init__(self, run_dir, task, log):
+        self.run_dir, self.task, self.log = run_dir, task, log
+        self.train = task.recipe.train
 
     def on_train_begin(self, run_context):
         self.saved = run_context.original_args().cur_step_num  # a run goes on from a checkpoint
 
     def on_train_step_end(self, run_context):
         run = run_context.original_args()
-        if run.cur_step_num % self.recipe.train.checkpoint_every == 0:
+        if run.cur_step_num % self.train.checkpoint_every == 0:
             self.save(run)
 
     def on_train_end(self, run_context):
@@ -108,10 +109,10 @@ class Checkpoints(Callback):
         if self.saved == run.cur_step_num:
             return
         self.log.flush(run)  # the log never lags behind a checkpoint
-        progress = {'step': str(run.cur_step_num), 'data': self.fingerprint}
-        save_checkpoint(checkpoint_path(self.run_dir, run.cur_step_num), run.train_network, self.recipe,
-                        self.tokenizer, progress)
-        keep_newest(self.run_dir, self.recipe.train.keep_checkpoints)
+        progress = {'step': str(run.cur_step_num), 'data': self.task.fingerprint}
+        save_checkpoint(checkpoint_path(self.run_dir, run.cur_step_num), run.train_network, self.task.recipe,
+                        self.task.tokenizer, progress, self.task.files)
+        keep_newest(self.run_dir, self.train.keep_checkpoints)
         self.saved = run.cur_step_num
 
 

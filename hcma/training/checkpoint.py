@@ -12,18 +12,24 @@ from mindspore import Tensor, dtype_to_nptype
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from hcma.data.questions import Answers
 from hcma.data.tokenizer import load_tokenizer
 from hcma.data.whole import appearing_folder
 from hcma.errors import InputError
 from hcma.models.hcma import build_model
+from hcma.models.vqa import build_vqa
 from hcma.recipe_io import dump_recipe, load_recipe
 
 MODEL, STATE, RECIPE, TOKENIZER = 'model.safetensors', 'state.safetensors', 'recipe.yaml', 'tokenizer.json'
+ANSWERS = 'answers.json'
 _NAME = re.compile(r'step_(\d{8})')
 
 
-def save_checkpoint(folder, step_cell, recipe, tokenizer, progress):
-    """Write checkpoint ``folder``; ``progress`` is a dict that comes back from ``load_state``."""
+def save_checkpoint(folder, step_cell, recipe, tokenizer, progress, files=None):
+    """Write checkpoint ``folder``; ``progress`` is a dict that comes back from ``load_state``.
+
+    ``files`` are further files by name, such as a VQA run's answers.
+    """
     model = step_cell.network.model
     # One entry: safetensors writes several in an order that changes from save to save.
     metadata = {'progress': json.dumps(progress)}
@@ -33,18 +39,43 @@ def save_checkpoint(folder, step_cell, recipe, tokenizer, progress):
         save_file(_arrays(_state(step_cell)), partial / STATE, metadata=metadata)
         (partial / RECIPE).write_text(dump_recipe(recipe), encoding='utf-8')
         (partial / TOKENIZER).write_text(tokenizer.to_json(), encoding='utf-8')
+        for name, text in (files or {}).items():
+            (partial / name).write_text(text, encoding='utf-8')
 
 
 def load_model(folder):
     """The (model, recipe, tokenizer) of a checkpoint, or of a run's last checkpoint."""
-    folder = resolve_checkpoint(folder)
-    recipe = load_recipe(folder / RECIPE)
-    tokenizer = load_tokenizer(folder / TOKENIZER, recipe.model.text.length)
+    folder, recipe, tokenizer = _described(folder)
+    if recipe.vqa is not None:
+        raise InputError(f'{folder}: answers questions (evaluate it with --task vqa); here an alignment run is needed, '
+                         f'such as {recipe.vqa.checkpoint}, which it began with')
     model = build_model(recipe, tokenizer.vocab_size)
     restore(model.get_parameters(), folder / MODEL)
     model.clamp_scales()
     model.set_train(False)
     return model, recipe, tokenizer
+
+
+def load_vqa(folder):
+    """The (model, recipe, tokenizer, answers) of a VQA run's checkpoint, or of its last one."""
+    folder, recipe, tokenizer = _described(folder)
+    if recipe.vqa is None:
+        raise InputError(f'{folder}: an alignment run, which answers no questions; train a head on it first '
+                         f'(recipes/configs/vqa_scenes.yaml with vqa.checkpoint={folder})')
+    try:
+        answers = Answers.from_json((folder / ANSWERS).read_text(encoding='utf-8'))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f'{folder / ANSWERS}: cannot be read ({error}); take another checkpoint') from None
+    model = build_vqa(recipe, build_model(recipe, tokenizer.vocab_size), len(answers.words))
+    restore(model.get_parameters(), folder / MODEL)
+    model.set_train(False)
+    return model, recipe, tokenizer, answers
+
+
+def _described(folder):
+    folder = resolve_checkpoint(folder)
+    recipe = load_recipe(folder / RECIPE)
+    return folder, recipe, load_tokenizer(folder / TOKENIZER, recipe.model.text.length)
 
 
 def load_state(folder, step_cell):

@@ -23,14 +23,15 @@ def _multiply_one(factor, gradient):
 class HCMATrainStep(nn.TrainOneStepCell):
     """``construct(*inputs of the network)`` trains on one batch and returns the loss and a row of ``metric_names``.
 
-    ``network`` gives (loss, losses by level). Gradients of the scaled loss are divided by the scale, checked, and
+    ``network`` gives (loss, parts): what else there is to log, named by its ``part_names``. Its ``model`` may have a
+    ``log_scale`` of temperatures. Gradients of the scaled loss are divided by the scale, checked, and
     clipped once by their global norm. A gradient that is not finite skips weights, moments, schedule and step count
     alike; only the loss scale is halved. Everything stays on the device: the host may read the row when it likes.
     """
 
     def __init__(self, network, optimizer, loss_scale_manager, clip_norm):
         super().__init__(network, optimizer)
-        self.levels = network.model.levels
+        self.has_temperatures = hasattr(network.model, 'log_scale')
         self.clip_norm = clip_norm
         self.loss_scale = Parameter(Tensor(loss_scale_manager.get_loss_scale(), ms.float32), name='loss_scale',
                                     requires_grad=False)
@@ -41,32 +42,34 @@ class HCMATrainStep(nn.TrainOneStepCell):
     @property
     def metric_names(self):
         """What the entries of the returned row mean."""
-        losses = [f'loss_{level}' for level in self.levels]
-        scales = [f'scale_{level}' for level in self.levels]
-        return ['loss', *losses, *scales, 'grad_norm', 'loss_scale', 'overflow', 'lr']
+        scales = [f'scale_{level}' for level in self.network.model.levels] if self.has_temperatures else []
+        return ['loss', *self.network.part_names, *scales, 'grad_norm', 'loss_scale', 'overflow', 'lr']
 
     def construct(self, *inputs):
         lr = self.optimizer.learning_rate()
         scale = self.loss_scale + 0.0  # a copy: the parameter itself changes below
-        log_scale = self.network.model.log_scale + 0.0
-        (_, loss, by_level), gradients = self.value_and_grad(*inputs)
+        temperatures = ()
+        if self.has_temperatures:
+            temperatures = (ops.exp(self.network.model.log_scale + 0.0),)
+        (_, loss, parts), gradients = self.value_and_grad(*inputs)
         gradients = self.grad_reducer(gradients)
         norm = ops.sqrt(ops.addn(self.map(_square_sum, self._times(1 / scale, gradients))))
         finite = ops.isfinite(norm)
         if finite:
             factor = ops.minimum(self.clip_norm / (norm + 1e-6), Tensor(1.0, ms.float32)) / scale
             self.optimizer(self._times(factor, gradients))
-            self.network.model.clamp_scales()
+            if self.has_temperatures:
+                self.network.model.clamp_scales()
         overflow = ops.logical_not(finite)
         self.update_loss_scale(self.loss_scale, overflow)
         ops.assign(self.loss_scale, ops.minimum(self.loss_scale, MAX_LOSS_SCALE))
-        row = (loss.reshape(1), by_level, ops.exp(log_scale), norm.reshape(1), scale.reshape(1),
+        row = (loss.reshape(1), parts, *temperatures, norm.reshape(1), scale.reshape(1),
                ops.cast(overflow, ms.float32).reshape(1), lr.reshape(1))
         return loss, ops.concat(row)
 
     def _scaled_loss(self, *inputs):
-        loss, by_level = self.network(*inputs)
-        return loss * self.loss_scale, loss, by_level
+        loss, parts = self.network(*inputs)
+        return loss * self.loss_scale, loss, parts
 
     def _times(self, factor, gradients):
         return self.map(ops.partial(_multiply, factor), gradients)

@@ -5,18 +5,13 @@ from mindspore.train.callback import RunContext
 from mindspore.train.loss_scale_manager import DynamicLossScaleManager
 
 from hcma import backend
-from hcma.data.meta import read_meta, require_training_data
-from hcma.data.pack import read_captions
-from hcma.data.pipeline import TrainingBatches
-from hcma.data.tokenizer import load_tokenizer, train_tokenizer
 from hcma.errors import InputError
-from hcma.losses.hierarchical import HierarchicalLoss
-from hcma.models.hcma import build_model
 from hcma.training.callbacks import Checkpoints, ProgressBar, StepLog, StopOnSignal
-from hcma.training.checkpoint import TOKENIZER, checkpoints, load_state
+from hcma.training.checkpoint import checkpoints, load_state
 from hcma.training.optimizer import build_optimizer
 from hcma.training.run_folder import begin_run, open_run, update_metrics
 from hcma.training.step import HCMATrainStep
+from hcma.training.tasks import alignment_network, task_of
 
 
 def train(recipe, run_dir, resume=False, callbacks=()):
@@ -27,29 +22,27 @@ def train(recipe, run_dir, resume=False, callbacks=()):
     not allow it.
     """
     # ---- data and tokenizer
-    require_training_data(recipe)
-    fingerprint = read_meta(recipe.data.train)['fingerprint']
+    task = task_of(recipe)
+    recipe = task.recipe
     backend.set_up(recipe.train.mode, recipe.device)
     run_dir = open_run(run_dir, recipe, resume)
     newest = next(reversed(checkpoints(run_dir)), None)
-    captions = [caption for captions in read_captions(recipe.data.train) for caption in captions]
-    tokenizer = _tokenizer(recipe, newest, captions)
-    batches = TrainingBatches(recipe.data.train, recipe, tokenizer)
+    task.load(newest)
+    batches = task.batches
 
     # ---- model and step
-    step = build_step(recipe, tokenizer.vocab_size, recipe.train.epochs * batches.steps)
+    step = step_of(task.network(), recipe.train, recipe.train.epochs * batches.steps)
     done = 0
     if newest is not None:
         progress = load_state(newest, step)
         done = int(progress['step'])
-        if progress['data'] != fingerprint:
+        if progress['data'] != task.fingerprint:
             raise InputError(f'{recipe.data.train}: other data than {run_dir} was trained on; resume with the same')
     begin_run(run_dir, recipe, done)
 
     # ---- what happens beside the training
     log = StepLog(run_dir)
-    callbacks = [log, ProgressBar(log, done), Checkpoints(run_dir, recipe, tokenizer, log, fingerprint),
-                 StopOnSignal(), *callbacks]
+    callbacks = [log, ProgressBar(log, done), Checkpoints(run_dir, task, log), StopOnSignal(), *callbacks]
     run, context = _context(recipe, step, batches, done)
     _call(callbacks, 'on_train_begin', context)
     started = time.perf_counter()
@@ -71,27 +64,20 @@ def train(recipe, run_dir, resume=False, callbacks=()):
 
     # ---- the end
     _call(callbacks, 'on_train_end', context)
-    _record(run_dir, run, done, time.perf_counter() - started, tokenizer, captions)
+    _record(run_dir, run, done, time.perf_counter() - started, task)
     return run.cur_step_num == run.batch_num * run.epoch_num
 
 
 def build_step(recipe, vocab_size, total_steps):
-    """The compiled training step of ``recipe`` with a fresh model, optimizer and loss scale."""
-    model = build_model(recipe, vocab_size)
-    network = HierarchicalLoss(model, [recipe.loss.weight(level) for level in recipe.loss.levels])
-    optimizer = build_optimizer(network, recipe.train, total_steps)
-    scale = recipe.train.loss_scale
-    manager = DynamicLossScaleManager(scale.initial, scale.factor, scale.window)
-    return HCMATrainStep(network, optimizer, manager, recipe.train.clip_norm).set_train()
+    """The compiled training step of an alignment ``recipe`` with a fresh model, optimizer and loss scale."""
+    return step_of(alignment_network(recipe, vocab_size), recipe.train, total_steps)
 
 
-def _tokenizer(recipe, checkpoint, captions):
-    text = recipe.model.text
-    if checkpoint is not None:
-        return load_tokenizer(checkpoint / TOKENIZER, text.length)
-    if recipe.data.tokenizer is not None:
-        return load_tokenizer(recipe.data.tokenizer, text.length)
-    return train_tokenizer(captions, text.vocab_size, text.length)
+def step_of(network, train, total_steps):
+    """The compiled training step of ``network`` as the recipe's ``train`` section says."""
+    optimizer = build_optimizer(network, train, total_steps)
+    manager = DynamicLossScaleManager(train.loss_scale.initial, train.loss_scale.factor, train.loss_scale.window)
+    return HCMATrainStep(network, optimizer, manager, train.clip_norm).set_train()
 
 
 def _context(recipe, step, batches, done):
@@ -128,12 +114,12 @@ def _call(callbacks, event, context):
         getattr(callback, event)(context)
 
 
-def _record(run_dir, run, done, seconds, tokenizer, captions):
+def _record(run_dir, run, done, seconds, task):
     steps = run.cur_step_num - done
     if not steps:
         return
     size = sum(parameter.size for parameter in run.network.model.get_parameters())
     training = {'images_per_s': round(steps * run.batch_size / seconds, 1), 'seconds': round(seconds, 1),
                 'steps': run.cur_step_num, 'parameters': size, 'data_wait': round(run.data_wait_total / seconds, 4),
-                'truncated_captions': tokenizer.count_truncated(captions)}
+                'truncated_captions': task.tokenizer.count_truncated(task.texts)}
     update_metrics(run_dir, training=training, environment=backend.environment())

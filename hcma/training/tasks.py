@@ -1,0 +1,126 @@
+"""What there is to train: for each kind of run its recipe, tokenizer, batches and network.
+
+``task_of(recipe)`` gives a task. ``recipe`` is the resolved recipe; ``load(newest)``, with the newest checkpoint of a
+run that goes on or None, sets ``tokenizer``, ``texts`` (all that the tokenizer will see), ``batches`` and
+``fingerprint`` of the data, and ``files``, {name: text} that a checkpoint must hold besides; ``network()`` is what
+``HCMATrainStep`` trains.
+"""
+import hashlib
+
+import numpy as np
+
+from hcma.data.crops import Decoder
+from hcma.data.meta import read_meta, require_training_data
+from hcma.data.pack import read_captions
+from hcma.data.pictures import pictures_of
+from hcma.data.pipeline import TrainingBatches
+from hcma.data.question_batches import QuestionBatches
+from hcma.data.questions import most_frequent_answers, read_questions, require_questions, require_some
+from hcma.data.tokenizer import load_tokenizer, train_tokenizer
+from hcma.errors import InputError
+from hcma.losses.answers import AnswerLoss
+from hcma.losses.hierarchical import HierarchicalLoss
+from hcma.models.batched import in_batches
+from hcma.models.hcma import build_model
+from hcma.models.vqa import READS, ImageFeatures, build_vqa
+from hcma.recipe_io import load_recipe
+from hcma.training.checkpoint import ANSWERS, RECIPE, TOKENIZER, load_model, load_vqa, resolve_checkpoint
+
+
+def task_of(recipe):
+    """The task of a recipe; raises ``InputError`` where its data or its checkpoint cannot be used."""
+    return Alignment(recipe) if recipe.vqa is None else QuestionAnswering(recipe)
+
+
+class Alignment:
+    """Images and captions of a packed data set, and the hierarchical loss."""
+    files = {}
+
+    def __init__(self, recipe):
+        require_training_data(recipe)
+        self.recipe = recipe
+        self.fingerprint = read_meta(recipe.data.train)['fingerprint']
+
+    def load(self, newest):
+        """Read the captions and set up the batches."""
+        self.texts = [caption for captions in read_captions(self.recipe.data.train) for caption in captions]
+        self.tokenizer = self._tokenizer(newest)
+        self.batches = TrainingBatches(self.recipe.data.train, self.recipe, self.tokenizer)
+
+    def _tokenizer(self, newest):
+        text = self.recipe.model.text
+        if newest is not None:
+            return load_tokenizer(newest / TOKENIZER, text.length)
+        if self.recipe.data.tokenizer is not None:
+            return load_tokenizer(self.recipe.data.tokenizer, text.length)
+        return train_tokenizer(self.texts, text.vocab_size, text.length)
+
+    def network(self):
+        """A fresh model in its loss."""
+        return alignment_network(self.recipe, self.tokenizer.vocab_size)
+
+
+def alignment_network(recipe, vocab_size):
+    """The model of ``recipe``, with weights drawn by its seed, in the hierarchical loss."""
+    model = build_model(recipe, vocab_size)
+    return HierarchicalLoss(model, [recipe.loss.weight(level) for level in recipe.loss.levels])
+
+
+class QuestionAnswering:
+    """Questions about pictures, and a head on the encoders of an alignment run."""
+
+    def __init__(self, recipe):
+        require_questions(recipe)
+        aligned = load_recipe(resolve_checkpoint(recipe.vqa.checkpoint) / RECIPE)
+        for section in ('model', 'loss'):
+            own = getattr(recipe, section)
+            if section in recipe.model_fields_set and own != getattr(aligned, section):
+                raise InputError(f'{section}: a VQA run has that of vqa.checkpoint ({recipe.vqa.checkpoint}), '
+                                 'but the recipe gives another; leave it out')
+        self.recipe = recipe.model_copy(update={'model': aligned.model, 'loss': aligned.loss})
+
+    def load(self, newest):
+        """Read questions and pictures, and what the frozen image encoder makes of these."""
+        recipe, path = self.recipe, self.recipe.data.train
+        decoder = Decoder(recipe.model.image.size)
+        questions, rejects, pictures, row = pictures_of(*read_questions(path, recipe.vqa.split), decoder)
+        require_some(questions, rejects, path, 'question', recipe.vqa.split)
+        self.fingerprint = _fingerprint(questions, pictures, row)
+        self.texts = [question.text for question in questions]
+        if newest is not None:
+            self.model, _, self.tokenizer, answers = load_vqa(newest)
+        else:
+            answers = most_frequent_answers(questions, recipe.vqa.answers)
+            encoders, _, self.tokenizer = load_model(recipe.vqa.checkpoint)
+            self.model = build_vqa(recipe, encoders, len(answers.words))
+        self.model.train_only(recipe.vqa.frozen)
+        self.files = {ANSWERS: answers.to_json()}
+        self.batches = self._batches(self._images(pictures), questions, row, answers)
+
+    def _images(self, pictures):
+        """Pictures, or the features of every picture where their encoder is not trained."""
+        self.has_features = 'image' in self.recipe.vqa.frozen or not READS[self.recipe.vqa.head]['image']
+        if not self.has_features:
+            return pictures
+        look = ImageFeatures(self.model.encoders.image_tower.encoder).set_train(False)
+        rows = ((picture,) for picture in pictures)
+        return in_batches(look, rows, self.recipe.evaluate.batch_size, len(pictures), 'images')[0]
+
+    def _batches(self, images, questions, row, answers):
+        answer = [answers.index(question) for question in questions]
+        known = np.array([number for number, index in enumerate(answer) if index is not None], np.int64)
+        ids, lengths = self.tokenizer.encode([self.texts[number] for number in known])
+        answer = np.array([answer[number] for number in known], np.int32)
+        return QuestionBatches(images, row[known], ids, lengths, answer, self.recipe)
+
+    def network(self):
+        """The model in its loss."""
+        return AnswerLoss(self.model, self.has_features)
+
+
+def _fingerprint(questions, pictures, row):
+    digest = hashlib.sha256(repr([(question.text, question.answers, question.type) for question in questions]).encode())
+    digest.update(row.tobytes())
+    for picture in pictures:
+        digest.update(picture.tobytes())
+    return digest.hexdigest()
