@@ -1,7 +1,7 @@
 """Train a model: ``tools/train.py RECIPE --set data.train=DATA --out RUN [--resume]``.
 
 RECIPE is a YAML file such as recipes/configs/flickr8k.yaml, DATA a folder made by tools/prepare.py; for a recipe with
-a section vqa, such as recipes/configs/vqa_scenes.yaml, DATA is a JSONL of questions. RUN gets the checkpoints, log.jsonl
+a section vqa, such as recipes/configs/vqa_scenes.yaml, DATA is a JSONL of questions. RUN gets checkpoints, log.jsonl
 and report.html. Ctrl-C stops after the current step; --resume goes on from there.
 """
 import argparse
