@@ -71,6 +71,8 @@ def _question(row, image, line):
 
 def require_some(found, rejects, path, what, split=None):
     """Raise ``InputError`` if nothing was ``found``, else say on stderr how many rows were left out and why."""
+    if not found and not rejects and split is not None:
+        raise InputError(f'{path}: no row has "split" equal to {split!r}')
     where = f'{path}: ' if split is None else f'{path}, split {split!r}: '
     if not found:
         first = f' (line {rejects[0].line}: {rejects[0].reason})' if rejects else ''

@@ -1,5 +1,5 @@
 """The tables of results of one run: the headline, retrieval, fine-grained choices."""
-from hcma.report.answers import judgement_part, vqa_part
+from hcma.report.answers import answers_questions, judgement_part, vqa_part
 from hcma.report.markup import (bar, chinese, duration, figure_of, how_to_read, level_label, missing, node, number,
                                 section, short_count, subheading, table, table_row)
 from hcma.report.run_files import as_dict, several_levels
@@ -13,10 +13,10 @@ RANKS = ('median_rank', 'mean_rank')
 
 def results_section(metrics):
     """Headline tiles and the table of each evaluation; a run that answers questions has no others."""
-    retrieval, choice, vqa, judgement = (as_dict(metrics.get(task))
-                                         for task in ('retrieval', 'choice', 'vqa', 'judgement'))
-    parts = vqa_part(vqa) or [retrieval_part(retrieval), choice_part(choice), judgement_part(judgement)]
-    return section('results', 'Results', '结果', tiles(metrics), *parts)
+    of = {task: as_dict(metrics.get(task)) for task in ('retrieval', 'choice', 'vqa', 'judgement')}
+    parts = vqa_part(of['vqa']) if answers_questions(metrics) else [
+        retrieval_part(of['retrieval']), choice_part(of['choice']), judgement_part(of['judgement'])]
+    return section('results', 'Results', '结果', tiles(metrics), parts)
 
 
 def tiles(metrics):

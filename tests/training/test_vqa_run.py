@@ -88,7 +88,7 @@ def test_what_cannot_be_trained_is_refused_with_its_file_line_and_key(data, alig
     bad.write_text('{"image": "none.png", "question": "what", "answer": "red"}\n')
     for recipe, message in (
             (recipe_of(bad, aligned), r'bad.jsonl: no usable question \(line 1: missing file'),
-            (recipe_of(data, aligned, {'split': 'other'}), "split 'other': no usable question"),
+            (recipe_of(data, aligned, {'split': 'other'}), "questions.jsonl: no row has \"split\" equal to 'other'"),
             (recipe_of(tmp_path / 'none', aligned), 'data.train: .*none is no file'),
             (recipe_of(data, tmp_path), 'neither a checkpoint nor a run'),
             (recipe_of(data, aligned, train={'batch_size': 7}), 'train.batch_size: 7 is more than the 6 questions'),
