@@ -85,7 +85,8 @@ def test_the_main_job_from_scenes_to_report(tool, tmp_path):
 @pytest.mark.graph
 def test_questions_are_answered_through_the_tools(tool, tmp_path, make_recipe):
     data = write_questions(tmp_path)
-    aligned = save_aligned(tmp_path / 'aligned', make_recipe(model={'image': {'depth': 0}, 'text': {'depth': 0}}))
+    model = {'image': {'stem': 'patchify', 'patch_size': 8, 'depth': 0}, 'text': {'depth': 0}}
+    aligned = save_aligned(tmp_path / 'aligned', make_recipe(model=model))
     keys = [f'data.train={data}', f'vqa.checkpoint={aligned}', 'train.batch_size=6', 'train.epochs=2']
     sets = [part for key in keys for part in ('--set', key)]
     code, out, _ = tool('train', VQA_RECIPE, *sets, '--out', tmp_path / 'run')

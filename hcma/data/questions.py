@@ -66,7 +66,7 @@ def _question(row, image, line):
     answers = tuple(dict.fromkeys(answer.lower() for answer in clean_captions(values)))
     if not answers:
         raise ValueError('no text under "answer" or "answers"')
-    return Question(image, text, answers, str(row.get('type') or EVERY_TYPE), line)
+    return Question(image, text, answers, clean_caption(str(row.get('type') or EVERY_TYPE)), line)
 
 
 def require_some(found, rejects, path, what, split=None):
