@@ -282,7 +282,7 @@ class Recipe(Section):
     def _weighted_terms_are_trained(self):
         terms = self.loss.terms(self.model)
         if self.loss.weights and self.loss.balance == 'uncertainty':
-            raise ValueError('loss.weights: the weights are learned where loss.balance is uncertainty; give one or other')
+            raise ValueError('loss.weights: they are learned where loss.balance is uncertainty; give one or the other')
         _check_weights('loss.weights', self.loss.weights, terms)
         _check_weights('evaluate.weights', self.evaluate.weights, terms)
         return self

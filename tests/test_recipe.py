@@ -51,7 +51,7 @@ WRONG = {
                                      ['loss.weights: word_patch is not among the levels sentence_global']),
     'weight below zero': ('loss.weights={word_patch: -1}', ['loss.weights: word_patch is -1', 'from 0 up']),
     'misspelt level of a weight': ('loss.weights={word_pach: 1}', ["loss.weights.word_pach", "mean 'word_patch'?"]),
-    'weights that are learned': ('loss={balance: uncertainty, weights: {word_patch: 2}}', ['loss.weights:', 'one or']),
+    'weights that are learned': ('loss={balance: uncertainty, weights: {word_patch: 2}}', ['loss.weights:', 'one or the other']),
     'weight without a fusion': ('loss.weights={matching: 1}', ['loss.weights: matching is not', 'needs model.fusion']),
     'heads of a fusion': ('model.fusion={heads: 5}', ['model.fusion.heads: 5 does not divide the text width 64']),
     'phrase longer than texts': (['loss.levels=[phrase_region]', 'model.phrase_lengths=[3, 21]'],

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from hcma.data.scenes import write_scenes
+from helpers.questions import save_aligned, write_questions
 
 ROOT = Path(__file__).parents[1]
 RECIPE = ROOT / 'recipes' / 'configs' / 'scenes.yaml'
+VQA_RECIPE = ROOT / 'recipes' / 'configs' / 'vqa_scenes.yaml'
 # A model that compiles in a second.
 SMALL = ['model.preset=tiny', 'model.image={stem: patchify, patch_size: 4, depth: 0}',
          'model.text={depth: 0, length: 16}', 'train.batch_size=8', 'train.epochs=2', 'train.lr=1e-2']
@@ -65,6 +67,14 @@ def test_the_main_job_from_scenes_to_report(tool, tmp_path):
     twins = json.loads((tmp_path / 'twins.json').read_text())['twins']
     assert code == 0 and '3 pairs of twins' in out and twins['pairs'] == 3
     assert 0 <= twins['group'] <= min(twins['text'], twins['image']) <= 100
+    ratings = [{'image': f'images/test/{number:06d}.jpg', 'caption': 'a red disc', 'scores': [number % 3, number % 2]}
+               for number in range(12)]
+    (scenes / 'ratings.jsonl').write_text('\n'.join(map(json.dumps, [*ratings, {'image': 'none.jpg'}])))
+    code, out, err = tool('evaluate', run, '--data', scenes / 'ratings.jsonl', '--task', 'judgement', '--json',
+                          tmp_path / 'judgement.json')
+    judgement = json.loads((tmp_path / 'judgement.json').read_text())['judgement']
+    assert code == 0 and '12 pairs, 24 ratings' in out and '1 rows skipped' in err
+    assert judgement['pairs'] == 12 and number(judgement['kendall_b']) in out
 
     metrics = json.loads((run / 'metrics.json').read_text())
     assert (metrics['retrieval'], metrics['choice'], metrics['twins']) == (retrieval, choice, twins)
@@ -75,6 +85,22 @@ def test_the_main_job_from_scenes_to_report(tool, tmp_path):
     assert [value for value in shown if number(value) not in report] == []
     assert {path.name for path in (run / 'examples').glob('*.json')} == {'heatmaps.json', 'retrieval.json',
                                                                          'choices.json'}
+
+
+@pytest.mark.graph
+def test_questions_are_answered_through_the_tools(tool, tmp_path, make_recipe):
+    data = write_questions(tmp_path)
+    model = {'image': {'stem': 'patchify', 'patch_size': 8, 'depth': 0}, 'text': {'depth': 0}}
+    aligned = save_aligned(tmp_path / 'aligned', make_recipe(model=model))
+    keys = [f'data.train={data}', f'vqa.checkpoint={aligned}', 'train.batch_size=6', 'train.epochs=2']
+    sets = [part for key in keys for part in ('--set', key)]
+    code, out, _ = tool('train', VQA_RECIPE, *sets, '--out', tmp_path / 'run')
+    assert code == 0 and 'trained: ' in out
+    code, out, _ = tool('evaluate', tmp_path / 'run', '--data', data, '--task', 'vqa', '--json', tmp_path / 'vqa.json')
+    result = json.loads((tmp_path / 'vqa.json').read_text())['vqa']
+    assert code == 0 and number(result['accuracy']) in out and result['majority_types']['exist'] == 66.67
+    code, _, err = tool('evaluate', tmp_path / 'run', '--data', data, '--task', 'choice')
+    assert code == 2 and 'answers questions' in err
 
 
 @pytest.mark.graph

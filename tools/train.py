@@ -1,7 +1,8 @@
 """Train a model: ``tools/train.py RECIPE --set data.train=DATA --out RUN [--resume]``.
 
-RECIPE is a YAML file such as recipes/configs/flickr8k.yaml, DATA a folder made by tools/prepare.py. RUN gets the
-checkpoints, log.jsonl and report.html. Ctrl-C stops after the current step; --resume goes on from there.
+RECIPE is a YAML file such as recipes/configs/flickr8k.yaml, DATA a folder made by tools/prepare.py; for a recipe with
+a section vqa, such as recipes/configs/vqa_scenes.yaml, DATA is a JSONL of questions. RUN gets checkpoints, log.jsonl
+and report.html. Ctrl-C stops after the current step; --resume goes on from there.
 """
 import argparse
 
@@ -21,7 +22,10 @@ def main():
     parser.add_argument('--resume', action='store_true', help='go on from the newest checkpoint in RUN')
     arguments = parser.parse_args()
     recipe = load_recipe(arguments.recipe, arguments.overrides)
-    require_training_data(recipe) if recipe.vqa is None else require_questions(recipe)
+    if recipe.vqa is None:
+        require_training_data(recipe)
+    else:
+        require_questions(recipe)
 
     from hcma.report import write_report  # what loads MindSpore comes after the checks
     from hcma.training.trainer import train

@@ -66,11 +66,13 @@ def _question(row, image, line):
     answers = tuple(dict.fromkeys(answer.lower() for answer in clean_captions(values)))
     if not answers:
         raise ValueError('no text under "answer" or "answers"')
-    return Question(image, text, answers, str(row.get('type') or EVERY_TYPE), line)
+    return Question(image, text, answers, clean_caption(str(row.get('type') or EVERY_TYPE)), line)
 
 
 def require_some(found, rejects, path, what, split=None):
     """Raise ``InputError`` if nothing was ``found``, else say on stderr how many rows were left out and why."""
+    if not found and not rejects and split is not None:
+        raise InputError(f'{path}: no row has "split" equal to {split!r}')
     where = f'{path}: ' if split is None else f'{path}, split {split!r}: '
     if not found:
         first = f' (line {rejects[0].line}: {rejects[0].reason})' if rejects else ''

@@ -32,6 +32,26 @@ def twins_table(result):
     return f'{result["pairs"]} pairs of twins\n{align(rows)}'
 
 
+def vqa_table(result):
+    """Accuracy of every type, next to the usual answer's."""
+    rows = [['questions answered right', 'accuracy', 'usual answer', 'questions']]
+    for kind, count in result['counts'].items():
+        rows.append([kind, _number(result['types'][kind]), _number(result['majority_types'][kind]), str(count)])
+    total = str(sum(result['counts'].values()))
+    rows.append(['overall, usual answer per type', _number(result['accuracy']), _number(result['majority_by_type']),
+                 total])
+    rows.append(['overall, one usual answer', _number(result['accuracy']), _number(result['majority']), total])
+    return f'{align(rows)}\nthe vocabulary holds the answer of {_number(result["answerable"])}%'
+
+
+def judgement_table(result):
+    """Rank correlations of every level."""
+    rows = [['agreement with people', 'Kendall τ-b', 'Kendall τ-c', 'Spearman ρ']]
+    for name, values in result['levels'].items():
+        rows.append([name] + [_number(values[key]) for key in ('kendall_b', 'kendall_c', 'spearman')])
+    return f'{result["pairs"]} pairs, {result["ratings"]} ratings; correlations in percent\n{align(rows)}'
+
+
 def align(rows):
     """Rows of text in columns: the first to the left, the others to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows)]
@@ -41,4 +61,4 @@ def align(rows):
 
 
 def _number(value):
-    return f'{value:.1f}'
+    return '–' if value is None else f'{value:.1f}'

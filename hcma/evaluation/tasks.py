@@ -8,10 +8,13 @@ from hcma import backend
 from hcma.data.crops import Decoder
 from hcma.data.meta import read_meta
 from hcma.data.pack import read_records
+from hcma.data.pictures import pictures_of
+from hcma.data.questions import require_some
 from hcma.errors import InputError
 from hcma.evaluation.choice import choice_margins, choice_metrics, load_pictures, read_choices
 from hcma.evaluation.examples import write_choices, write_heat_maps, write_retrieved
 from hcma.evaluation.features import Encoder, take
+from hcma.evaluation.judgement import correlations, pair_scores, read_ratings
 from hcma.evaluation.rerank import reranked
 from hcma.evaluation.retrieval import retrieval
 from hcma.evaluation.twins import read_twins, twin_metrics, twin_scores
@@ -83,6 +86,16 @@ class Evaluation:
         write_choices(self.run_dir, rows, pictures, weights @ right, weights @ wrong)
         counts = {kind: sum(row['type'] == kind for row in rows) for kind in levels['weighted']['types']}
         return {**levels['weighted'], 'levels': levels, 'counts': counts, 'skipped': skipped,
+                'weights': self._named_weights()}
+
+    def judgement(self, path):
+        """Rank correlations with the human ratings in a JSONL, for every level and the weighted score."""
+        rated, rejects, pictures, row = pictures_of(*read_ratings(path), self.decoder)
+        require_some(rated, rejects, path, 'rating')
+        scores = pair_scores(self.encoder, rated, pictures, row)
+        levels = {name: correlations(weights @ scores, rated) for name, weights in self.weightings.items()}
+        return {**levels['weighted'], 'levels': levels, 'pairs': len(rated),
+                'ratings': sum(len(item.ratings) for item in rated), 'skipped': len(rejects),
                 'weights': self._named_weights()}
 
     def _choices(self, path):

@@ -6,8 +6,8 @@ import math
 
 from mindspore import nn, ops
 
-from hcma.models.towers import Projection
 from hcma.models.layers import Init, LayerNorm, Linear, softmax
+from hcma.models.towers import Projection
 from hcma.models.transformer import MLP
 
 # How sharply a word's context follows its cosines with the patches: about the inverse of a learned temperature.

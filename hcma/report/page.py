@@ -1,6 +1,7 @@
 """The page as a whole: its frame, its parts in order, the settings at its end."""
 from tqdm import tqdm
 
+from hcma.report.answers import answers_questions
 from hcma.report.comparison import comparison_section
 from hcma.report.examples import choices_section, heatmap_section, retrieval_section
 from hcma.report.markup import (chinese, document, duration, figure_of, missing, node, number, section, short_count,
@@ -16,17 +17,22 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 PARTS = (('results', 'Results', '结果'), ('comparison', 'Comparison', '对比'), ('training', 'Training', '训练'),
          ('heatmaps', 'Where words look', '注意热图'), ('retrieved', 'Retrieved', '检索'), ('choices', 'Choices', '选择'),
          ('settings', 'Settings', '设置'))
+# What a run that answers questions will never have.
+OF_ALIGNMENT = ('comparison', 'heatmaps', 'retrieved', 'choices')
 
 
 def page(run):
     """The HTML of a run's report."""
     album = Album(run.examples_dir)
-    makers = (lambda: results_section(run.metrics), lambda: comparison_section(run.comparison),
-              lambda: training_section(run.log), lambda: heatmap_section(run.heatmaps, album),
-              lambda: retrieval_section(run.retrieval, album), lambda: choices_section(run.choices, album),
-              lambda: settings_section(run))
-    sections = [make() for make in tqdm(makers, desc='report', unit='part', delay=2, leave=False)]
-    return document(node('html', head(run.name), node('body', header(run.name), node('main', sections)), lang='en'))
+    makers = {'results': lambda: results_section(run.metrics), 'comparison': lambda: comparison_section(run.comparison),
+              'training': lambda: training_section(run.log), 'heatmaps': lambda: heatmap_section(run.heatmaps, album),
+              'retrieved': lambda: retrieval_section(run.retrieval, album),
+              'choices': lambda: choices_section(run.choices, album), 'settings': lambda: settings_section(run)}
+    parts = [part for part in PARTS if part[0] not in OF_ALIGNMENT or not answers_questions(run.metrics)]
+    shown = tqdm(parts, desc='report', unit='part', delay=2, leave=False)
+    sections = [makers[anchor]() for anchor, _, _ in shown]
+    return document(node('html', head(run.name), node('body', header(run.name, parts), node('main', sections)),
+                         lang='en'))
 
 
 def head(name):
@@ -37,9 +43,9 @@ def head(name):
                 node('title', f'{name} · hcma'), node('style', STYLE))
 
 
-def header(name):
+def header(name, parts):
     """The run's name and the way to each part."""
-    links = [node('a', english, ' ', chinese(translated), href=f'#{anchor}') for anchor, english, translated in PARTS]
+    links = [node('a', english, ' ', chinese(translated), href=f'#{anchor}') for anchor, english, translated in parts]
     return node('header', node('p', 'hcma · report of a run ', chinese('运行报告')), node('h1', name), node('nav', links))
 
 

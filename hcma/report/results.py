@@ -1,7 +1,8 @@
 """The tables of results of one run: the headline, retrieval, fine-grained choices."""
+from hcma.report.answers import answers_questions, judgement_part, vqa_part
 from hcma.report.markup import (bar, chinese, duration, figure_of, how_to_read, level_label, missing, node, number,
                                 section, short_count, subheading, table, table_row)
-from hcma.report.run_files import as_dict
+from hcma.report.run_files import as_dict, several_levels
 
 EVALUATE_RETRIEVAL = '.venv/bin/python tools/evaluate.py RUN --data DATA_TEST --task retrieval'
 EVALUATE_CHOICE = '.venv/bin/python tools/evaluate.py RUN --data CHOICES.jsonl --task choice'
@@ -11,9 +12,11 @@ RANKS = ('median_rank', 'mean_rank')
 
 
 def results_section(metrics):
-    """Headline tiles, the retrieval table and the table of choices."""
-    retrieval, choice = as_dict(metrics.get('retrieval')), as_dict(metrics.get('choice'))
-    return section('results', 'Results', '结果', tiles(metrics), retrieval_part(retrieval), choice_part(choice))
+    """Headline tiles and the table of each evaluation; a run that answers questions has no others."""
+    of = {task: as_dict(metrics.get(task)) for task in ('retrieval', 'choice', 'vqa', 'judgement')}
+    parts = vqa_part(of['vqa']) if answers_questions(metrics) else [
+        retrieval_part(of['retrieval']), choice_part(of['choice']), judgement_part(of['judgement'])]
+    return section('results', 'Results', '结果', tiles(metrics), parts)
 
 
 def tiles(metrics):
@@ -22,6 +25,7 @@ def tiles(metrics):
     candidates = [(f'{english} R@10', f'{translated} R@10', as_dict(retrieval.get(direction)).get('r10'), percent)
                   for direction, (english, translated) in DIRECTIONS.items()]
     candidates += [('fine-grained choice', '细粒度选择', as_dict(metrics.get('choice')).get('macro'), percent),
+                   ('questions answered', '视觉问答', as_dict(metrics.get('vqa')).get('accuracy'), percent),
                    ('images per second', '每秒图像数', training.get('images_per_s'), number),
                    ('training time', '训练时间', training.get('seconds'), duration),
                    ('parameters', '参数量', training.get('parameters'), short_count)]
@@ -69,12 +73,6 @@ def retrieval_rows(retrieval, direction):
     rows = [retrieval_row(direction, name, used, 'main')] if used else []
     return rows + [retrieval_row(direction, level, as_dict(values.get(direction))) for level, values in parts.items()
                    if as_dict(values.get(direction))]
-
-
-def several_levels(levels):
-    """The levels without their sum; none when there is only one, which says the same as the sum."""
-    parts = {level: as_dict(values) for level, values in as_dict(levels).items() if level != 'weighted'}
-    return parts if len(parts) > 1 else {}
 
 
 def retrieval_row(direction, level, values, class_=None):

@@ -130,6 +130,12 @@ def as_dict(value):
     return value if isinstance(value, dict) else {}
 
 
+def several_levels(levels):
+    """The levels without their sum; none when there is only one, which says the same as the sum."""
+    parts = {level: as_dict(values) for level, values in as_dict(levels).items() if level != 'weighted'}
+    return parts if len(parts) > 1 else {}
+
+
 def list_of_dicts(value):
     """The dicts in ``value`` if it is a list, else nothing."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -50,6 +50,8 @@ def small_figures(log):
     overflow = log.columns.get('overflow')
     skipped = log.steps[overflow > 0] if overflow is not None else ()
     figures = [figure(log, 'Learning rate', '学习率', [('lr', None, '#475569')], size=SMALL),
+               figure(log, 'Right answers in the batch', '批内正确率', [('accuracy', None, '#475569')], size=SMALL,
+                      is_noisy=True),
                figure(log, 'Gradient norm', '梯度范数', [('grad_norm', None, '#475569')], size=SMALL, is_noisy=True,
                       y_scale='log'),
                figure(log, 'Loss scale', '损失缩放', [('loss_scale', None, '#475569')], size=SMALL, y_scale='log2',

@@ -1,7 +1,7 @@
 """What there is to train: for each kind of run its recipe, tokenizer, batches and network.
 
 ``task_of(recipe)`` gives a task. ``recipe`` is the resolved recipe; ``load(newest)``, with the newest checkpoint of a
-run that goes on or None, sets ``tokenizer``, ``texts`` (all that the tokenizer will see), ``batches`` and
+run that goes on or None, sets ``tokenizer``, ``texts`` (the ``text_name`` that it will see), ``batches`` and
 ``fingerprint`` of the data, and ``files``, {name: text} that a checkpoint must hold besides; ``network()`` is what
 ``HCMATrainStep`` trains.
 """
@@ -34,6 +34,7 @@ def task_of(recipe):
 
 class Alignment:
     """Images and captions of a packed data set, and the hierarchical loss."""
+    name, text_name = 'alignment', 'captions'
     files = {}
 
     def __init__(self, recipe):
@@ -68,6 +69,7 @@ def alignment_network(recipe, vocab_size):
 
 class QuestionAnswering:
     """Questions about pictures, and a head on the encoders of an alignment run."""
+    name, text_name = 'vqa', 'questions'
 
     def __init__(self, recipe):
         require_questions(recipe)

@@ -119,7 +119,8 @@ def _record(run_dir, run, done, seconds, task):
     if not steps:
         return
     size = sum(parameter.size for parameter in run.network.model.get_parameters())
-    training = {'images_per_s': round(steps * run.batch_size / seconds, 1), 'seconds': round(seconds, 1),
-                'steps': run.cur_step_num, 'parameters': size, 'data_wait': round(run.data_wait_total / seconds, 4),
-                'truncated_captions': task.tokenizer.count_truncated(task.texts)}
+    training = {'task': task.name, 'seconds': round(seconds, 1),
+                'images_per_s': round(steps * run.batch_size / seconds, 1), 'steps': run.cur_step_num,
+                'parameters': size, 'data_wait': round(run.data_wait_total / seconds, 4),
+                f'truncated_{task.text_name}': task.tokenizer.count_truncated(task.texts)}
     update_metrics(run_dir, training=training, environment=backend.environment())

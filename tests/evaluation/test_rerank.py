@@ -2,9 +2,9 @@
 import numpy as np
 import pytest
 
-from helpers.fake_encoder import MatrixEncoder
 from hcma.evaluation.rerank import best_candidates, reranked
 from hcma.evaluation.retrieval import BlockScores, retrieval
+from helpers.fake_encoder import MatrixEncoder
 
 GROUP = np.arange(9)
 WEIGHTS = np.array([1.0, 2.0])

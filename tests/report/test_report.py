@@ -174,6 +174,25 @@ def test_the_numbers_shown_are_those_of_metrics_json(full_page):
     assert '>84.3</data>' in full_page and '>12.3</data>' in full_page
 
 
+def test_answers_and_judgements_are_shown_with_their_numbers(tmp_path):
+    vqa = {'accuracy': 61.125, 'types': {EVIL: 71.25}, 'majority_by_type': 31.5, 'majority_types': {EVIL: 41.75},
+           'counts': {EVIL: 8}}
+    level = {'kendall_b': 21.5, 'kendall_c': 22.5, 'spearman': 23.5}
+    judgement = {'kendall_b': 51.5, 'kendall_c': 52.5, 'spearman': 53.5, 'levels': {name: level for name in LEVELS}}
+    for metrics, numbers in (({'vqa': vqa, 'training': {'task': 'vqa'}}, {61.125, 71.25, 31.5, 41.75}),
+                             ({'judgement': judgement}, {21.5, 22.5, 23.5, 51.5, 52.5, 53.5})):
+        (tmp_path / 'metrics.json').write_text(json.dumps(metrics))
+        assert numbers <= set(PageReader(write_report(tmp_path).read_text(encoding='utf-8')).numbers)
+
+
+def test_a_run_that_answers_questions_misses_only_their_evaluation(tmp_path):
+    (tmp_path / 'metrics.json').write_text('{"training": {"task": "vqa", "seconds": 9.0}}')
+    (tmp_path / 'log.jsonl').write_text('{"step": 1, "loss": 2.0, "accuracy": 0.5}\n')
+    text = PageReader(write_report(tmp_path).read_text(encoding='utf-8')).text
+    assert 'No answered questions yet' in text and 'Right answers in the batch' in text
+    assert [sentence for sentence in PARTS.values() if sentence in text] == [PARTS['recipe.yaml']]
+
+
 def test_the_comparison_shows_the_difference_in_points(full_page):
     assert 15.5 in PageReader(full_page).numbers
     assert '+15.5' in full_page
