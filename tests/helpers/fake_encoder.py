@@ -21,7 +21,7 @@ class BrightnessEncoder:
 
     The level ``near`` knows this; ``far`` prefers what is wrong.
     """
-    levels = ('near', 'far')
+    levels = terms = ('near', 'far')
 
     def images(self, pictures, total):
         """The brightness of each picture."""
