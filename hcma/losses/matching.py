@@ -17,11 +17,11 @@ class HardNegatives(nn.Cell):
     every call, so that it is a function of the number of calls alone, and a resumed run draws what it would have drawn.
     """
 
-    def __init__(self, seed):
+    def __init__(self, seed, name='negatives'):
         super().__init__()
         noise = np.random.default_rng(seed).gumbel(size=NOISE)
         self.noise = Tensor(noise.astype(np.float32))
-        self.calls = Parameter(Tensor(0, ms.int32), requires_grad=False)
+        self.calls = Parameter(Tensor(0, ms.int32), name=f'{name}_drawn', requires_grad=False)
         self.stride = 7919
 
     def construct(self, score_BN, positive_BN):
@@ -45,7 +45,8 @@ class Matching(nn.Cell):
     def __init__(self, fusion, seed):
         super().__init__(auto_prefix=False)
         self.fusion = fusion
-        self.hard_image, self.hard_text = HardNegatives((seed, 1)), HardNegatives((seed, 2))
+        self.hard_image = HardNegatives((seed, 1), 'hard_images')
+        self.hard_text = HardNegatives((seed, 2), 'hard_texts')
 
     def construct(self, text, image, score_BB, positive_BB, negative=None, present_B=None):
         score_BB = ops.stop_gradient(score_BB)
