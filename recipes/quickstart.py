@@ -6,10 +6,7 @@ cores of its own.
 """
 import argparse
 import json
-import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,6 +16,7 @@ from hcma.data.meta import META
 from hcma.data.scenes import write_scenes
 from hcma.data.sources import read_pairs
 from hcma.errors import InputError
+from hcma.processes import core_sets, start, stopped_together
 from hcma.recipe_io import load_recipe
 
 RECIPE = Path(__file__).parent / 'configs' / 'scenes.yaml'
@@ -61,32 +59,17 @@ def prepare(out):
 def run_side_by_side(out):
     """Train and evaluate all models at once, each in a process of its own."""
     say(f'2/3 training {" and ".join(RUNS)} (the progress is that of {SHOWN}; the other\'s is in {out}/*.log)')
+    sets = core_sets(len(RUNS))
     processes = {}
-    for name, cores in zip(RUNS, shares(os.sched_getaffinity(0), len(RUNS))):
-        environment = {**os.environ, 'OMP_NUM_THREADS': str(len(cores))}
+    for number, name in enumerate(RUNS):
         command = [sys.executable, __file__, '--out', str(out), '--only', name]
-        log = None if name == SHOWN else open(out / f'{name}.log', 'w', encoding='utf-8')
-        processes[name] = subprocess.Popen(command, env=environment, stdout=log, stderr=log,
-                                           preexec_fn=lambda cores=cores: os.sched_setaffinity(0, cores))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or it would end this process alone
-    try:
+        processes[name] = start(command, sets[number % len(sets)], None if name == SHOWN else out / f'{name}.log')
+    with stopped_together(processes.values()):  # they stop after the step, with a checkpoint
         codes = {name: process.wait() for name, process in processes.items()}
-    except KeyboardInterrupt:
-        for process in processes.values():  # they stop after the step, with a checkpoint
-            process.terminate()
-        for process in processes.values():
-            process.wait()
-        raise
     for name, code in codes.items():
         if code:
             where = '' if name == SHOWN else f'; see {out / name}.log'
             raise InputError(f'training {name} ended with exit code {code}{where}')
-
-
-def shares(cores, number):
-    """The cores dealt out into ``number`` sets; all to everybody where there are too few."""
-    cores = sorted(cores)
-    return [cores[first::number] if len(cores) >= number else cores for first in range(number)]
 
 
 def run(out, name):

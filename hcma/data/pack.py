@@ -2,7 +2,7 @@
 
 ``DATA/meta.json`` describes it, ``DATA/rejects.jsonl`` names every row that was left out and why. The records are
 ``image`` (JPEG bytes), ``captions`` (a JSON list), ``row`` (0 to n-1, in source order), ``group`` (the same for equal
-images), ``negatives`` (a JSON list of captions that are false of the image), ``twin`` (the same for rows of one file
+images), ``negatives`` (a JSON list of [caption that is false of the image, the one it is worded like]), ``twin`` (the same for rows of one file
 that name the same twin, else the row) and ``source`` (``file:line``). The same input gives the same bytes, however
 many workers read it.
 """
@@ -90,7 +90,7 @@ class _Records:
 def _false_of(pair):
     """The negatives of ``pair`` that are none of its captions, whatever their case."""
     captions = {caption.lower() for caption in pair.captions}
-    return [negative for negative in pair.negatives if negative.lower() not in captions]
+    return [negative for negative in pair.negatives if negative.text.lower() not in captions]
 
 
 def _twin_id(pair):
@@ -168,7 +168,7 @@ def read_twins(data_dir):
 
 
 def read_records(data_dir, rows):
-    """Yield the records of ``rows`` in the order given, as dicts with ``captions`` and ``negatives`` lists of str."""
+    """Yield the records of ``rows`` in the order given, as dicts with ``captions``, a list of str, and ``negatives``, one of [text, of]."""
     rows, count = [int(row) for row in rows], read_meta(data_dir)['images']
     if any(not 0 <= row < count for row in rows):
         raise IndexError(f'{data_dir} has rows 0 to {count - 1}')

@@ -101,7 +101,9 @@ class _Sample:
         if self.perturb:
             text = self.perturb(caption, captions, generator)
         else:
-            text = negatives[int(generator.integers(len(negatives)))] if negatives else ''
+            worded_alike = [text for text, of in negatives if of == caption]
+            texts = worded_alike or [text for text, _ in negatives]
+            text = texts[int(generator.integers(len(texts)))] if texts else ''
         if text:
             negative_ids, length = self.encode_negative(text)
             if not np.array_equal(negative_ids, ids):  # as it is where they differ beyond the last token only

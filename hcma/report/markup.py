@@ -132,9 +132,9 @@ def short_count(count):
 
 
 LEVELS_ZH = {'sentence_global': '句子–全图', 'word_patch': '词–图块', 'phrase_region': '短语–区域', 'weighted': '加权和',
-             'matching': '匹配'}
+             'matching': '匹配', 'reranked': '重排'}
 LEVELS = {'sentence_global': 'sentence–global', 'word_patch': 'word–patch', 'phrase_region': 'phrase–region',
-          'weighted': 'weighted sum'}
+          'weighted': 'weighted sum', 'reranked': 're-ranked'}
 
 
 def level_label(level):

@@ -70,9 +70,10 @@ def retrieval_rows(retrieval, direction):
     used = as_dict(retrieval.get(direction)) or as_dict(as_dict(levels.get('weighted')).get(direction))
     parts = several_levels(levels)
     name = 'weighted' if parts or not levels else next(iter(levels))
+    name = 'reranked' if 'reranked' in levels else name
     rows = [retrieval_row(direction, name, used, 'main')] if used else []
     return rows + [retrieval_row(direction, level, as_dict(values.get(direction))) for level, values in parts.items()
-                   if as_dict(values.get(direction))]
+                   if level != name and as_dict(values.get(direction))]
 
 
 def retrieval_row(direction, level, values, class_=None):

@@ -19,10 +19,10 @@ def training_section(log):
         return section('training', 'Training', '训练过程', missing('training log', TRAIN))
     kinds = event_kinds(log.events)
     marks = [(str(place), [event['step'] for event in events]) for place, events in enumerate(kinds.values(), 1)]
-    large = [figure for figure in (loss_figure(log, marks), temperature_figure(log, marks)) if figure is not None]
+    large = [drawn(log, marks) for drawn in (loss_figure, temperature_figure, weight_figure)]
     window = smoothing_window(len(log.steps))
     return section(
-        'training', 'Training', '训练过程', node('div', large, class_='large'),
+        'training', 'Training', '训练过程', node('div', [drawn for drawn in large if drawn is not None], class_='large'),
         node('div', small_figures(log), class_='small'), event_list(kinds), how_to_read(
             f'Pale lines are the steps themselves, strong ones their mean over {window} steps; the numbers on top are '
             'the events listed here. A healthy loss falls and flattens.',
@@ -43,6 +43,13 @@ def temperature_figure(log, marks):
     return figure(log, 'Temperature scale, 1 / τ', '温度系数 1 / τ', named, marks=marks, sentence=(
         'Higher means that small differences of similarity count more; 100 is the ceiling.',
         '越高则相似度的细微差别越重要；上限为 100。'))
+
+
+def weight_figure(log, marks):
+    """The weight of every term of the loss, where it is learned."""
+    named = [(f'weight_{term}', level_label(term), colour) for term, colour in level_colours(log)]
+    return figure(log, 'Learned weights', '学习到的权重', named, marks=marks, sentence=(
+        'A term that is hard to reduce is given less weight.', '越难降低的一项，权重越小。'))
 
 
 def small_figures(log):

@@ -36,12 +36,14 @@ def rows(tmp_path):
 def test_negatives_and_twins_are_read_back_without_blanks_and_without_the_images_own_captions(rows, tmp_path):
     data = make_pack(tmp_path, rows)
     records = list(read_records(data, range(6)))
-    assert [record['negatives'] for record in records] == [['a false one'], ['one string', 'late'], [], [], [], []]
+    expected = [['a false one'], ['one string', 'late'], [], [], [], ['dict']]
+    assert [[text for text, _ in record['negatives']] for record in records] == expected
+    assert records[5]['negatives'] == [['dict', 'a']]
     twins = read_twins(data)
     assert twins[0] == twins[3] >= 6 and len(set(twins)) == 5 and (twins >= 0).all()
     assert [record['twin'] for record in records] == list(twins)
     meta = json.loads((data / 'meta.json').read_text())
-    assert (meta['negatives'], meta['negatives_dropped'], meta['twins']) == (3, 2, 2)
+    assert (meta['negatives'], meta['negatives_dropped'], meta['twins']) == (4, 2, 2)
 
 
 def test_the_same_rows_give_the_same_bytes_and_other_negatives_another_fingerprint(rows, tmp_path):
@@ -62,7 +64,7 @@ def test_a_table_has_them_as_columns_and_twins_of_other_files_are_others(tmp_pat
         Image.new('RGB', (8, 8), 'red').save(tmp_path / f'{name}.png')
         (tmp_path / f'{name}.csv').write_text(f'image,negatives,twin,caption\n{name}.png,"[""no"", ""never""]",1,yes\n')
     pairs = [read_pairs(str(tmp_path / f'{name}.csv'))[0][0] for name in 'ab']
-    assert [pair.negatives for pair in pairs] == [('no', 'never')] * 2
+    assert [pair.negatives for pair in pairs] == [(('no', ''), ('never', ''))] * 2
     assert pack(pairs, str(tmp_path / 'out'))['twins'] == 0
 
 
@@ -119,7 +121,7 @@ def test_a_negative_belongs_to_its_row_and_rows_without_one_have_length_zero(rea
             found = [one for one, (expected, size) in enumerate(own)
                      if length == size and np.array_equal(ids, expected)]
             assert found or (not own and length == 0 and not ids.any())
-            drawn[row % 3, *found] += 1
+            drawn[(row % 3, *found)] += 1
     assert set(drawn) == {(0,), (1, 0), (2, 0), (2, 1)}
 
 

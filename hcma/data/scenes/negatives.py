@@ -17,18 +17,21 @@ def draw_negatives(things, rng, related=False):
     return choices
 
 
-def negatives_of(said, things, rng):
-    """False captions for one scene, made of its true ones ``said`` (claim, wording): at most one of each type."""
-    found = []
-    for kind, edit in {**EDITS, 'count': change_count}.items():
-        for claim, wording in rng.sample(said, len(said)):
-            if (kind == 'count') != bool(claim.count) or (claim.count and rng.random() >= _count_rate(claim.count)):
-                continue
-            changed = _changed(claim, edit, things, rng)
-            if changed:
-                found.append(say(changed, wording))
-                break
-    return list(dict.fromkeys(found))
+def negatives_of(said, things, rng, related=False):
+    """False captions worded like the true ones ``said`` (claim, wording): {caption: at most one of each type}.
+
+    With ``related`` they are false in their relation alone, as is all that tells twins apart.
+    """
+    return {say(claim, wording): _false(claim, wording, things, rng, related) for claim, wording in said}
+
+
+def _false(claim, wording, things, rng, related):
+    if claim.count:
+        edits = {'count': change_count} if rng.random() < _count_rate(claim.count) else {}
+    else:
+        edits = RELATION_EDITS if related else EDITS
+    changed = [_changed(claim, edit, things, rng) for edit in edits.values()]
+    return list(dict.fromkeys(say(one, wording) for one in changed if one))
 
 
 def swap_attribute(claim, rng):
@@ -89,6 +92,7 @@ def change_count(claim, rng):
 EDITS = {'swap_attribute': swap_attribute, 'replace_colour': replace_colour, 'replace_object': replace_object,
          'replace_size': replace_size, 'replace_pose': replace_pose, 'replace_texture': replace_texture,
          'flip_relation': flip_relation, 'swap_objects': swap_objects}
+RELATION_EDITS = {kind: EDITS[kind] for kind in ('flip_relation', 'swap_objects')}
 TYPES = (*EDITS, 'count')
 
 

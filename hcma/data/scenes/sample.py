@@ -47,7 +47,7 @@ class Sample:
     questions: list
     twin: int | None = None
     contrast: str | None = None
-    negatives: list | None = None
+    negatives: dict | None = None
 
     @property
     def captions(self):
@@ -61,15 +61,15 @@ class Sample:
 
 def make_samples(split, number, options):
     """The samples of the unit of that number: two with ``twins`` (twins or not), else one."""
-    samples = _unit(split, number, options)
+    heavy = int((number + 1) * options.heavy) > int(number * options.heavy)  # spread evenly
+    samples = _unit(split, number, options, heavy)
     if not options.negatives or split != 'train':
         return samples
     rng = _rng(options, split, number, 'negatives')  # its own, so that the scenes are the same without negatives
-    return [replace(sample, negatives=negatives_of(sample.said, sample.things, rng)) for sample in samples]
+    return [replace(sample, negatives=negatives_of(sample.said, sample.things, rng, heavy)) for sample in samples]
 
 
-def _unit(split, number, options):
-    heavy = int((number + 1) * options.heavy) > int(number * options.heavy)  # spread evenly
+def _unit(split, number, options, heavy):
     if not options.twins:
         return [_single(_rng(options, split, number), split, options, heavy)]
     if heavy:

@@ -6,7 +6,7 @@ import os
 import re
 import unicodedata
 from dataclasses import dataclass, replace
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from hcma.data.images import ImageRejected
 
@@ -39,12 +39,18 @@ class Blob:
             raise ImageRejected(f'unreadable file: {error.strerror}') from error
 
 
+class Negative(NamedTuple):
+    """A caption that is false of an image; ``of`` is the true caption it is worded like, or '' where it is of none."""
+    text: str
+    of: str = ''
+
+
 @dataclass(frozen=True)
 class Pair:
     """An image with its captions; ``name`` is how the row names it, ``lines`` the rows of ``file`` it came from.
 
-    ``negatives`` are captions that are false of the image; pairs of one file that share a ``twin`` (a text, or None)
-    are nearly equal pictures.
+    ``negatives`` are ``Negative``s; pairs of one file that share a ``twin`` (a text, or None) are nearly equal
+    pictures.
     """
     image: Blob
     name: str
@@ -86,7 +92,8 @@ def pair_of_row(image, captions, root, file, line, negatives=None, twin=None):
     """Return the ``Pair`` of one row, or the ``Reject`` that says why there is none.
 
     ``image`` is the row's value for the image (a path relative to ``root``), ``captions`` and ``negatives`` are a
-    string or a list, ``twin`` is a string or a whole number; what is anything else among the last two counts as none.
+    string or a list, ``negatives`` also a mapping from captions to these, ``twin`` is a string or a whole number; what
+    is anything else among the last two counts as none.
     """
     if not isinstance(image, str) or not image.strip():
         return Reject(file, line, '', NO_IMAGE)
@@ -98,7 +105,7 @@ def pair_of_row(image, captions, root, file, line, negatives=None, twin=None):
     pair = captioned(Blob(os.path.join(root, image)), image, captions, file, line)
     if isinstance(pair, Reject):
         return pair
-    return replace(pair, negatives=_texts(negatives), twin=_twin(twin))
+    return replace(pair, negatives=_negatives(negatives), twin=_twin(twin))
 
 
 def captioned(blob, name, captions, file, line):
@@ -109,6 +116,12 @@ def captioned(blob, name, captions, file, line):
 
 def _texts(value):
     return clean_captions(value if isinstance(value, list) else [value])
+
+
+def _negatives(value):
+    by_caption = value if isinstance(value, dict) else {'': value}
+    return tuple(Negative(text, clean_caption(caption)) for caption, texts in by_caption.items()
+                 for text in _texts(texts))
 
 
 def _twin(value):
