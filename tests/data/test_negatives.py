@@ -125,6 +125,19 @@ def test_a_negative_belongs_to_its_row_and_rows_without_one_have_length_zero(rea
     assert set(drawn) == {(0,), (1, 0), (2, 0), (2, 1)}
 
 
+def test_a_negative_worded_like_the_drawn_caption_is_preferred(tmp_path, make_recipe, tokenizer):
+    rows = [{'image': f'{number}.png', 'captions': ['one', 'two', 'three'],
+             'negatives': {'one': 'not one', 'two': ['not two']}} for number in range(6)]
+    for number in range(6):
+        Image.new('RGB', (16, 16), (40 * number, 0, 0)).save(tmp_path / f'{number}.png')
+    recipe = make_recipe(data={'negatives': 'data'}, train={'batch_size': 6})
+    batches = TrainingBatches(str(make_pack(tmp_path, rows)), recipe, tokenizer)
+    drawn = {tuple(tokenizer.tokenizer.decode(list(part)).strip() for part in (ids[:length], negative[:size]))
+             for epoch in range(8) for batch in batches.epoch(epoch)
+             for ids, length, negative, size in zip(*(batch[column].asnumpy() for column in (1, 2, 4, 5)))}
+    assert drawn == {('one', 'not one'), ('two', 'not two'), ('three', 'not one'), ('three', 'not two')}
+
+
 @pytest.mark.parametrize('negatives', ['data', 'perturb'])
 def test_pictures_and_captions_are_those_of_a_run_without_negatives(negatives, read):
     plain = read()

@@ -23,22 +23,32 @@ def test_training_negatives_are_false_of_every_type_and_the_scenes_are_the_same_
             for sample, other in zip(plain, given):
                 assert (other.captions, other.things, other.twin) == (sample.captions, sample.things, sample.twin)
                 assert other.image.tobytes() == sample.image.tobytes() and sample.negatives is None
-                assert other.negatives and len(set(other.negatives)) == len(other.negatives) <= 9
-                for negative in other.negatives:
+                negatives = sum(other.negatives.values(), [])
+                assert negatives and list(other.negatives) == list(dict.fromkeys(other.captions))
+                for negative in negatives:
                     assert not caption_true(negative, other.things), negative
-                types |= {read(negative)[1:] for negative in other.negatives}
+                types |= {read(negative)[1:] for negative in negatives}
     assert {relation for relation, _ in types} == {None, *RELATIONS.values()}
     assert {count[0] for _, count in types if count} == {1, 2, 3}
     assert make_samples('test', 0, Options(negatives=True))[0].negatives is None
 
 
-def test_the_negatives_of_a_scene_are_edits_of_its_own_captions():
+def test_every_negative_is_an_edit_of_the_caption_it_is_given_for():
     for k in range(100):
         sample, = make_samples('train', k, Options(negatives=True))
-        for negative in sample.negatives:
-            words = Counter(negative.replace(',', '').split())
-            assert min(sum((words - Counter(caption.replace(',', '').split())).values())
-                       for caption in sample.captions) <= 3, negative
+        for caption, negatives in sample.negatives.items():
+            for negative in negatives:
+                words, own = (Counter(text.replace(',', '').split()) for text in (negative, caption))
+                assert sum((words - own).values()) <= 3, (negative, caption)
+
+
+def test_negatives_of_twins_differ_from_their_caption_in_the_relation_alone():
+    for sample in make_samples('train', 0, Options(twins=True, negatives=True)):
+        for caption, negatives in sample.negatives.items():
+            assert negatives
+            for negative in negatives:
+                same_things = sorted(map(str, read(caption)[0])) == sorted(map(str, read(negative)[0]))
+                assert same_things and read(negative) != read(caption)
 
 
 def test_captions_perturbed_without_knowing_the_scenes_are_seldom_true():
