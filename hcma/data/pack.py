@@ -2,9 +2,9 @@
 
 ``DATA/meta.json`` describes it, ``DATA/rejects.jsonl`` names every row that was left out and why. The records are
 ``image`` (JPEG bytes), ``captions`` (a JSON list), ``row`` (0 to n-1, in source order), ``group`` (the same for equal
-images), ``negatives`` (a JSON list of [caption that is false of the image, the one it is worded like]), ``twin`` (the same for rows of one file
-that name the same twin, else the row) and ``source`` (``file:line``). The same input gives the same bytes, however
-many workers read it.
+images), ``negatives`` (a JSON list of [caption that is false of the image, the true one it is worded like]), ``twin``
+(the same for rows of one file that name the same twin, else the row) and ``source`` (``file:line``). The same input
+gives the same bytes, however many workers read it.
 """
 import collections
 import hashlib
@@ -168,7 +168,7 @@ def read_twins(data_dir):
 
 
 def read_records(data_dir, rows):
-    """Yield the records of ``rows`` in the order given, as dicts with ``captions``, a list of str, and ``negatives``, one of [text, of]."""
+    """Yield the records of ``rows`` in the order given, as dicts: ``captions`` a list of str, ``negatives`` of pairs."""
     rows, count = [int(row) for row in rows], read_meta(data_dir)['images']
     if any(not 0 <= row < count for row in rows):
         raise IndexError(f'{data_dir} has rows 0 to {count - 1}')
