@@ -1,9 +1,13 @@
-"""What each part of hierarchical alignment gives over flat CLIP: ``recipes/alignment.py [--out DIR] [--quick]``.
+"""What each part of hierarchical alignment gives over flat CLIP.
+
+    recipes/alignment.py [--out DIR] [--quick]                                     on generated scenes
+    recipes/alignment.py --out DIR --config flickr8k --train DATA --test DATA_TEST --choices CHOICES.jsonl
 
 Every variant has the same encoders, data and directions. They train for the same number of epochs, and flat CLIP also
-for as long as the full model takes. Each is measured on held-out scenes: choices by type, twins, retrieval, and
-questions answered by a head on the frozen image encoder. Several seeds give a spread. Runs that are done are kept:
-start again to go on. Writes DIR/alignment.json, DIR/alignment.md and DIR/alignment.png.
+for as long as the full model takes. Each is measured by fine-grained choices and retrieval; on scenes, whose test
+combinations are never trained on, also by twins and by questions that a head on the frozen image encoder answers.
+Several seeds give a spread. Runs that are done are kept: start again to go on. Writes alignment.json, alignment.md and
+alignment.png into DIR.
 """
 import argparse
 import json
@@ -21,47 +25,82 @@ from hcma.processes import core_sets, start, stopped_together
 from hcma.recipe_io import load_recipe
 
 CONFIGS = Path(__file__).parent / 'configs'
-LOCAL = 'loss.levels=[sentence_global, word_patch]'
-NEGATIVES = 'data.negatives=data'
+FLAT, LOCAL = 'loss.levels=[sentence_global]', 'loss.levels=[sentence_global, word_patch]'
+NEGATIVES, PERTURBED = 'data.negatives=data', 'data.negatives=perturb'
 VARIANTS = {
-    'flat': ['loss.levels=[sentence_global]'],
-    'flat + negatives': ['loss.levels=[sentence_global]', NEGATIVES],
-    'flat + negatives, equal time': ['loss.levels=[sentence_global]', NEGATIVES],
+    'flat': [FLAT],
+    'flat + negatives': [FLAT, NEGATIVES],
+    'flat + negatives, equal time': [FLAT, NEGATIVES],
     'word-patch': [LOCAL],
     'word-patch, phrase-region': ['loss.levels=[sentence_global, word_patch, phrase_region]'],
     'word-patch + fusion': [LOCAL, 'model.fusion.heads=4'],
     'word-patch + negatives': [LOCAL, NEGATIVES],
-    'word-patch + perturbed negatives + twins': [LOCAL, 'data.negatives=perturb', 'data.twins=true'],
+    'word-patch + perturbed, twins': [LOCAL, PERTURBED, 'data.twins=true'],
+    'flat, equal time': [FLAT],
+    'flat + perturbed': [FLAT, PERTURBED],
+    'word-patch + perturbed': [LOCAL, PERTURBED],
 }
-FULL = 'word-patch + negatives'
-HEADS = {'flat': ('global', 'word_patch'), FULL: ('word_patch',)}  # the heads that answer questions, by variant
-QUICK = {'variants': ('flat', 'flat + negatives', FULL), 'seeds': 1, 'epochs': 3,
-         'scenes': {'train': 6000, 'val': 100, 'test': 500}}
-WHOLE = {'variants': tuple(VARIANTS), 'seeds': 3, 'epochs': 13, 'scenes': {'train': 12000, 'val': 200, 'test': 1000}}
+SCENES = {'variants': list(VARIANTS)[:8], 'full': 'word-patch + negatives', 'seeds': 3, 'epochs': 16,
+          'scenes': {'train': 12000, 'val': 200, 'test': 1000}}
+QUICK = {'variants': ['flat', 'flat + negatives', 'word-patch + negatives'], 'full': 'word-patch + negatives',
+         'seeds': 1, 'epochs': 6, 'scenes': {'train': 12000, 'val': 200, 'test': 500}}
+OWN = {'variants': ['flat', 'flat, equal time', 'word-patch', 'flat + perturbed', 'word-patch + perturbed'],
+       'full': 'word-patch', 'seeds': 1}
+HEADS = {'flat': ('global', 'word_patch'), 'word-patch + negatives': ('word_patch',)}  # that answer questions
 
 
 def main():
     """Train what is not trained yet, on as many cores as there are, and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--out', default='runs/alignment', metavar='DIR', help='default: %(default)s')
-    parser.add_argument('--quick', action='store_true', help='one seed of three variants, less of everything')
-    parser.add_argument('--seeds', type=cli.positive, metavar='N', help='how many (3, quick: 1)')
-    parser.add_argument('--only', nargs=3, metavar=('VARIANT', 'SEED', 'EPOCHS'), help='one run, on data that is there')
-    arguments = parser.parse_args()
-    out, plan = Path(arguments.out), dict(QUICK if arguments.quick else WHOLE)
+    arguments = parse_arguments()
+    out = Path(arguments.out)
+    data = Data(out, arguments)
     if arguments.only:
         variant, seed, epochs = arguments.only
-        return run(out, variant, int(seed), int(epochs))
-    prepare(out, plan['scenes'])
+        return run(out, data, variant, int(seed), int(epochs))
+    plan = dict(OWN if arguments.train else QUICK if arguments.quick else SCENES)
     seeds = range(arguments.seeds or plan['seeds'])
-    by_epochs = [name for name in plan['variants'] if not name.endswith('equal time')]
-    run_all(out, [(name, seed, plan['epochs']) for seed in seeds for name in by_epochs])
-    run_all(out, [(name, seed, equal_time(out, name, seed, plan['epochs'])) for seed in seeds
-                  for name in plan['variants'] if name not in by_epochs])
+    epochs = arguments.epochs or plan.get('epochs') or load_recipe(data.config).train.epochs
+    if not arguments.train:
+        prepare(out, plan['scenes'])
+    variants = arguments.variants or plan['variants']
+    at_once = [name for name in variants if not name.endswith(', equal time')]
+    run_all(out, [(name, seed, epochs) for seed in seeds for name in at_once])
+    run_all(out, [(name, seed, equal_time(out, name, plan['full'], seed, epochs)) for seed in seeds
+                  for name in variants if name not in at_once])
 
     from hcma.bench.variants import write_results
-    write_results(out, {name: [out / folder(name, seed) for seed in seeds] for name in plan['variants']}, 'alignment')
+    write_results(out, {name: [out / folder(name, seed) for seed in seeds] for name in variants}, 'alignment')
     return 0
+
+
+def parse_arguments():
+    """The command line's arguments."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--out', default='runs/alignment', metavar='DIR', help='default: %(default)s')
+    parser.add_argument('--quick', action='store_true', help='one seed of three variants, fewer epochs')
+    parser.add_argument('--seeds', type=cli.positive, metavar='N', help='how many (3; --quick and --train: 1)')
+    parser.add_argument('--epochs', type=cli.positive, metavar='N', help='of every variant')
+    parser.add_argument('--variants', nargs='+', choices=VARIANTS, metavar='NAME', help=', '.join(VARIANTS))
+    parser.add_argument('--config', default='alignment', metavar='NAME', help='of recipes/configs (%(default)s)')
+    parser.add_argument('--train', metavar='DATA', help='pairs of your own, packed by tools/prepare.py')
+    parser.add_argument('--test', metavar='DATA', help='packed pairs to retrieve from')
+    parser.add_argument('--choices', metavar='JSONL', help='fine-grained choices')
+    parser.add_argument('--only', nargs=3, metavar=('VARIANT', 'SEED', 'EPOCHS'), help='one run, on data that is there')
+    arguments = parser.parse_args()
+    if arguments.train and not (arguments.test and arguments.choices):
+        raise InputError('--train needs --test and --choices as well')
+    return arguments
+
+
+class Data:
+    """Where everything is: generated in ``out``, or the user's own."""
+
+    def __init__(self, out, arguments):
+        self.config = CONFIGS / f'{arguments.config}.yaml'
+        self.scenes = None if arguments.train else out / 'scenes'
+        self.train = arguments.train or out / 'data' / 'train'
+        self.test = arguments.test or out / 'data' / 'test'
+        self.choices = arguments.choices or self.scenes / 'choices_test.jsonl'
 
 
 def prepare(out, scenes):
@@ -78,13 +117,13 @@ def prepare(out, scenes):
 
 def folder(name, seed):
     """The name of a run's folder."""
-    return f'{name.replace(" + ", "_").replace(", ", "_").replace(" ", "-")}_{seed}'
+    return '_'.join([*name.replace('+', '').replace(',', '').split(), str(seed)])
 
 
-def equal_time(out, name, seed, epochs):
-    """The epochs of the flat variant ``name`` that take as long as the full model's ``epochs``."""
+def equal_time(out, name, full, seed, epochs):
+    """The epochs of the flat variant ``name`` that take as long as ``epochs`` of the variant ``full``."""
     rates = [json.loads((out / folder(variant, seed) / 'metrics.json').read_text())['training']['images_per_s']
-             for variant in (name.removesuffix(', equal time'), FULL)]
+             for variant in (name.removesuffix(', equal time'), full)]
     return round(epochs * rates[0] / rates[1])
 
 
@@ -97,7 +136,7 @@ def run_all(out, jobs):
             while waiting and free:
                 job, cores = waiting.popleft(), free.pop()
                 print(f'== {job[0]}, seed {job[1]}, {job[2]} epochs ({len(waiting)} wait)', flush=True)
-                command = [sys.executable, __file__, '--out', str(out), '--only', *map(str, job)]
+                command = [sys.executable, *sys.argv, '--only', *map(str, job)]
                 running[start(command, cores, out / f'{folder(*job[:2])}.log')] = job, cores
             process = wait_for_one(running)
             job, cores = running.pop(process)
@@ -116,23 +155,22 @@ def wait_for_one(processes):
         time.sleep(0.5)
 
 
-def run(out, name, seed, epochs):
+def run(out, data, name, seed, epochs):
     """Train and evaluate one variant; returns an exit code."""
     from hcma.evaluation.tasks import Evaluation
     from hcma.training.run_folder import update_metrics
     from hcma.training.trainer import train
-    recipe = load_recipe(CONFIGS / 'alignment.yaml', [
-        f'name={name}', f'seed={seed}', f'train.epochs={epochs}', f'data.train={out / "data" / "train"}',
-        *VARIANTS[name]])
-    run_dir, scenes = out / folder(name, seed), out / 'scenes'
+    recipe = load_recipe(data.config, [f'name={name}', f'seed={seed}', f'train.epochs={epochs}',
+                                       f'data.train={data.train}', *VARIANTS[name]])
+    run_dir = out / folder(name, seed)
     if not train(recipe, run_dir, resume=True):
         return 130
     evaluation = Evaluation(run_dir)
-    update_metrics(run_dir, choice=evaluation.choice(scenes / 'choices_test.jsonl'),
-                   twins=evaluation.twins(scenes / 'twins_test.jsonl'),
-                   retrieval=evaluation.retrieval(out / 'data' / 'test', 500))
-    for head in HEADS.get(name, ()):
-        update_metrics(run_dir, **{f'vqa_{head}': answer(run_dir, scenes, head, seed)})
+    update_metrics(run_dir, choice=evaluation.choice(data.choices), retrieval=evaluation.retrieval(data.test, 1000))
+    if data.scenes:
+        update_metrics(run_dir, twins=evaluation.twins(data.scenes / 'twins_test.jsonl'))
+        for head in HEADS.get(name, ()):
+            update_metrics(run_dir, **{f'vqa_{head}': answer(run_dir, data.scenes, head, seed)})
     (run_dir / 'done').touch()
     return 0
 

@@ -168,7 +168,7 @@ def read_twins(data_dir):
 
 
 def read_records(data_dir, rows):
-    """Yield the records of ``rows`` in the order given, as dicts: ``captions`` a list of str, ``negatives`` of pairs."""
+    """Yield the records of ``rows`` in the order given, as dicts: ``captions`` are str, ``negatives`` pairs."""
     rows, count = [int(row) for row in rows], read_meta(data_dir)['images']
     if any(not 0 <= row < count for row in rows):
         raise IndexError(f'{data_dir} has rows 0 to {count - 1}')
