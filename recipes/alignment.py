@@ -98,6 +98,7 @@ class Data:
     def __init__(self, out, arguments):
         self.config = CONFIGS / f'{arguments.config}.yaml'
         self.scenes = None if arguments.train else out / 'scenes'
+        self.question_epochs = 1 if arguments.quick else 4
         self.train = arguments.train or out / 'data' / 'train'
         self.test = arguments.test or out / 'data' / 'test'
         self.choices = arguments.choices or self.scenes / 'choices_test.jsonl'
@@ -170,20 +171,20 @@ def run(out, data, name, seed, epochs):
     if data.scenes:
         update_metrics(run_dir, twins=evaluation.twins(data.scenes / 'twins_test.jsonl'))
         for head in HEADS.get(name, ()):
-            update_metrics(run_dir, **{f'vqa_{head}': answer(run_dir, data.scenes, head, seed)})
+            update_metrics(run_dir, **{f'vqa_{head}': answer(run_dir, data, head, seed)})
     (run_dir / 'done').touch()
     return 0
 
 
-def answer(run_dir, scenes, head, seed):
+def answer(run_dir, data, head, seed):
     """Train a head on a run's frozen image encoder and measure it."""
     from hcma.evaluation.vqa import vqa
     from hcma.training.trainer import train
     recipe = load_recipe(CONFIGS / 'vqa_scenes.yaml', [
-        f'vqa.checkpoint={run_dir}', f'vqa.head={head}', f'seed={seed}',
-        f'data.train={scenes / "questions_train.jsonl"}'])
+        f'vqa.checkpoint={run_dir}', f'vqa.head={head}', f'seed={seed}', f'train.epochs={data.question_epochs}',
+        f'data.train={data.scenes / "questions_train.jsonl"}'])
     train(recipe, run_dir / f'vqa_{head}', resume=True)
-    return vqa(run_dir / f'vqa_{head}', scenes / 'questions_test.jsonl')
+    return vqa(run_dir / f'vqa_{head}', data.scenes / 'questions_test.jsonl')
 
 
 if __name__ == '__main__':

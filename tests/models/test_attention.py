@@ -1,25 +1,11 @@
 """Attention as a score is its definition in float64, for all pairs, own pairs and within a pair."""
 import mindspore as ms
 import numpy as np
-import pytest
 from mindspore import Tensor
 
 from hcma.models.attention import SHARPNESS, Attention, AttentionPairs, InPair
 
-TEXTS, IMAGES, WORDS, PATCHES, WIDTH = 4, 3, 5, 4, 6
-
-
-def rows(rng, *shape):
-    x = rng.normal(size=shape)
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
-
-
-@pytest.fixture(scope='module')
-def features():
-    """Words, their mask (the last text has none) and patches, in float64."""
-    rng = np.random.default_rng(0)
-    mask = np.array([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 0, 0]], np.float64)
-    return rows(rng, TEXTS, WORDS, WIDTH), mask, rows(rng, IMAGES, PATCHES, WIDTH)
+TEXTS, IMAGES = 4, 3  # of ``features``
 
 
 def context(word, patch):

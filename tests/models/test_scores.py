@@ -1,27 +1,13 @@
 """Word-patch late interaction is its definition, forward and backward, and blind to what is no word."""
 import mindspore as ms
 import numpy as np
-import pytest
 from mindspore import Tensor
 
 from hcma.models.scores import (LateInteraction, LateInteractionPairs, sentence_global, sentence_global_pairs,
                                 word_patch_cosines)
 
-TEXTS, IMAGES, WORDS, PATCHES, WIDTH = 4, 3, 5, 4, 6
+TEXTS, IMAGES = 4, 3  # of ``features``
 ALL, OWN = LateInteraction(), LateInteractionPairs()
-
-
-def rows(rng, *shape):
-    x = rng.normal(size=shape)
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
-
-
-@pytest.fixture(scope='module')
-def features():
-    """Words, their mask (the second text has one word, the last none) and patches, in float64."""
-    rng = np.random.default_rng(0)
-    mask = np.array([[0, 1, 1, 1, 0], [0, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 0, 0]], np.float64)
-    return rows(rng, TEXTS, WORDS, WIDTH), mask, rows(rng, IMAGES, PATCHES, WIDTH)
 
 
 def reference(word, mask, patch):
