@@ -88,6 +88,24 @@ def test_the_main_job_from_scenes_to_report(tool, tmp_path):
 
 
 @pytest.mark.graph
+def test_every_part_of_the_alignment_goes_through_the_tools(tool, tmp_path):
+    scenes, run = tmp_path / 'scenes', tmp_path / 'run'
+    write_scenes(scenes, train=16, val=0, test=10, negatives=True, workers=1)
+    for split in ('train', 'test'):
+        assert tool('prepare', scenes / f'{split}.jsonl', '--out', tmp_path / split)[0] == 0
+    keys = [f'data.train={tmp_path / "train"}', *SMALL, 'model.fusion.heads=2', 'loss.balance=uncertainty',
+            'loss.levels=[sentence_global, word_patch, phrase_region]', 'data.negatives=data', 'train.epochs=1']
+    assert tool('train', RECIPE, *(part for key in keys for part in ('--set', key)), '--out', run)[0] == 0
+    code, out, _ = tool('evaluate', run, '--data', tmp_path / 'test', '--task', 'retrieval')
+    assert code == 0 and 'phrase_region' in out and 'reranked' in out
+    code, out, _ = tool('evaluate', run, '--data', scenes / 'choices_test.jsonl', '--task', 'choice')
+    assert code == 0 and 'matching' in out.splitlines()[0]
+    metrics, report = json.loads((run / 'metrics.json').read_text()), (run / 'report.html').read_text()
+    assert metrics['retrieval']['text_to_image'] == metrics['retrieval']['levels']['reranked']['text_to_image']
+    assert 're-ranked' in report and 'Learned weights' in report and 'phrase–region' in report
+
+
+@pytest.mark.graph
 def test_questions_are_answered_through_the_tools(tool, tmp_path, make_recipe):
     data = write_questions(tmp_path)
     model = {'image': {'stem': 'patchify', 'patch_size': 8, 'depth': 0}, 'text': {'depth': 0}}
