@@ -2,7 +2,7 @@
 
 Nothing here imports MindSpore, so that a wrong recipe is reported before anything is loaded.
 """
-from typing import Annotated, Literal, Optional
+from typing import Annotated, Literal, Optional, Union
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -25,7 +25,22 @@ class Section(BaseModel):
         return tuple(value) if isinstance(value, list) else value
 
 
-class ImageTower(Section):
+class Encoder(Section):
+    """What both encoders have: how much of one is trained, and which blocks the backward pass computes again."""
+    train: Literal['all', 'lora', 'frozen'] = 'all'
+    recompute: Union[Literal['off', 'blocks'], int] = Field(default='off', description='n: every n-th block')
+
+    @field_validator('recompute', mode='before')
+    @classmethod
+    def _policy(cls, value):
+        if value is False:  # what YAML makes of off
+            return 'off'
+        if value not in ('off', 'blocks') and not (type(value) is int and value >= 1):
+            raise ValueError('must be off, blocks, or a number N from 1 up for every N-th block')
+        return value
+
+
+class ImageTower(Encoder):
     """The image encoder: pictures of ``size`` x ``size`` pixels to patches and one global feature."""
     size: int = Field(ge=4)
     width: int = PositiveInt
@@ -63,7 +78,7 @@ class ImageTower(Section):
         return self.size // self.patch_size
 
 
-class TextTower(Section):
+class TextTower(Encoder):
     """The text encoder: ``length`` token ids to words and one sentence feature."""
     length: int = Field(ge=3)
     width: int = PositiveInt
@@ -96,6 +111,12 @@ class Fusion(Section):
     heads: int = Field(default=4, ge=1)
 
 
+class LoRA(Section):
+    """The low-rank additions (Hu et al., 2022) of encoders whose ``train`` is ``lora``."""
+    rank: int = Field(default=8, ge=1)
+    alpha: float = Field(default=16.0, gt=0, description='the additions count alpha / rank times')
+
+
 class Model(Section):
     """Both encoders and the widths they share: ``embed_width`` for sentences, ``word_embed_width`` for the rest.
 
@@ -109,6 +130,8 @@ class Model(Section):
     phrase_lengths: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(3,), min_length=1)
     region_sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(2, 3), min_length=1)
     fusion: Optional[Fusion] = None
+    lora: LoRA = LoRA()
+    weights: Optional[str] = Field(default=None, description='a run or checkpoint whose weights training starts from')
 
     @model_validator(mode='before')
     @classmethod
