@@ -1,6 +1,6 @@
 """The peak memory of a training step on CPU, each measured in a process of its own.
 
-``python -m hcma.bench.memory`` reads a recipe as YAML from stdin, or nothing for the baseline, and prints bytes.
+``python -m hcma.bench.memory`` reads a recipe as YAML from stdin, null for a trivial graph, and prints bytes.
 """
 import resource
 import subprocess
@@ -15,14 +15,11 @@ from hcma.recipe_io import parse_recipe
 STEPS = 3
 
 
-def measure(values):
-    """Bytes by which the step of the recipe ``values`` (a dict) raises the peak of a process that has MindSpore."""
-    return _peak(yaml.safe_dump(values)) - _peak('')
-
-
-def _peak(text):
-    # This process never loads MindSpore: a child's peak begins with what its parent held.
-    done = subprocess.run([sys.executable, '-m', 'hcma.bench.memory'], input=text, capture_output=True, text=True)
+def peak(values=None):
+    """The most bytes that a process ever held which trained the recipe ``values`` (a dict), or ran a trivial graph."""
+    # The caller should not have loaded MindSpore: a child's peak begins with what its parent held.
+    done = subprocess.run([sys.executable, '-m', 'hcma.bench.memory'], input=yaml.safe_dump(values),
+                          capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)
     return int(done.stdout.split()[-1])
@@ -32,10 +29,11 @@ def _main():
     cli.prepare_process()
     values = yaml.safe_load(sys.stdin.read())
     import mindspore as ms
+
     from hcma import backend
     from hcma.training import trainer
     backend.set_up('graph')
-    ms.jit(lambda_free)(ms.Tensor(np.ones(4, np.float32))).asnumpy()
+    ms.jit(_trivial)(ms.Tensor(np.ones(4, np.float32))).asnumpy()
     if values is not None:
         recipe = parse_recipe(values, 'stdin')
         step = trainer.build_step(recipe, recipe.model.text.vocab_size, 10)
@@ -44,8 +42,7 @@ def _main():
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
-def lambda_free(x):
-    """A trivial graph."""
+def _trivial(x):
     return x + 1
 
 

@@ -1,1 +1,1 @@
-"""What a recipe needs before anything is built: parameters, bytes, and what would make it fit. Never loads MindSpore."""
+"""What a recipe needs, before anything is built: parameters, bytes, and what would make it fit. No MindSpore."""

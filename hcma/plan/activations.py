@@ -35,10 +35,11 @@ def block(tower, positions, rank=0):
     # Norm, query, key and value (product, bias, split, transposed), scaled query, context, its transpose, out
     # (product, bias), sum; norm, down (product, bias), sum.
     computed = 24 * rows + (2 + results) * hidden + (2 + _biased(tower)) * square
+    added = 4 * positions * rank  # what the four layers' second products read
     if rank:  # each layer: down to the rank, up, scaled, added
-        computed += sum(positions * (rank + 3 * outputs) for _, outputs in linears(tower))
+        computed += added + sum(3 * positions * outputs for _, outputs in linears(tower))
     # Norms read their inputs in float32. The scores' softmax is float32 too.
-    return Held(6 * rows + (1 + read) * hidden + square, 2 * rows + square, computed)
+    return Held(6 * rows + (1 + read) * hidden + square + added, 2 * rows + square, computed)
 
 
 def _biased(tower):

@@ -27,6 +27,17 @@ def text_rows(model, level):
     return {'sentence_global': 1, 'word_patch': length}.get(level) or windows(model.phrase_lengths, length)
 
 
+def towers(recipe):
+    """(name, tower, its function of feature rows) of both encoders."""
+    return ('image', recipe.model.image, image_rows), ('text', recipe.model.text, text_rows)
+
+
+def samples(recipe):
+    """Pictures and texts that a batch encodes: false captions are encoded too."""
+    batch = recipe.train.batch_size
+    return {'image': batch, 'text': batch * (1 if recipe.data.negatives == 'none' else 2)}
+
+
 def features(recipe, rows, tower):
     """Numbers in the features of one sample of a tower, as its ``rows`` (a function) say."""
     model = recipe.model
