@@ -41,13 +41,13 @@ def fit(recipes, measured):
     rows, rest = [], []
     for recipe, bytes_ in zip(recipes, measured):
         counts = cpu.terms(recipe, setting_of(recipe, device='cpu'))
-        rows.append([sum(counts['backward'].values()), sum(counts['forward'].values()), counts['trained'],
-                     counts['blocks'] * cpu.MIB, cpu.MIB])
+        rows.append([sum(counts['backward'].values()), sum(counts['forward'].values()), counts['features'],
+                     counts['trained'], counts['blocks'] * cpu.MIB, cpu.MIB])
         rest.append(bytes_ - counts['weights'] - 2 * counts['trained'])
     scale = 1 / np.array(measured, float)
     found = np.linalg.lstsq(np.array(rows, float) * scale[:, None], np.array(rest, float) * scale, rcond=None)[0]
     return [['constant', 'fitted'], *([name, f'{value:.2f}'] for name, value in zip(
-        ('BACKWARD', 'FORWARD', 'GRADIENTS', 'BLOCK / MIB', 'FIXED / MIB'), found))]
+        ('BACKWARD', 'FORWARD', 'FEATURES', 'GRADIENTS', 'BLOCK / MIB', 'FIXED / MIB'), found))]
 
 
 if __name__ == '__main__':

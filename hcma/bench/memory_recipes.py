@@ -38,6 +38,13 @@ CALIBRATION = {
     'many parameters': _recipe(4, _vit(32, 16, 768, 3), _text(16, 512, 2, 20000), FLAT),
     'frozen and additions': _recipe(64, _vit(64, 8, 256, 4, train='frozen'), _text(24, 256, 2, train='lora')),
     'matching': _recipe(64, _vit(64, 8, 256, 4), _text(24, 128, 1), fusion={'depth': 1}),
+    'small, matching': _recipe(96, fusion={'depth': 1}),
+    'small, regions': _recipe(96, levels=THREE),
+    **{f'long texts, {train}': _recipe(32, {'depth': 0}, _text(64, 256, 4, train=train), FLAT)
+       for train in ('all', 'lora', 'frozen')},
+    **{f'long thin texts, {train}': _recipe(4, {'depth': 0}, _text(64, 64, 12, train=train), FLAT)
+       for train in ('all', 'lora', 'frozen')},
+    'longer texts, frozen': _recipe(64, {'depth': 0}, _text(64, 256, 4, train='frozen'), FLAT),
 }
 REPORTED = {
     'small, two blocks each, regions and matching, batch 96': _recipe(96, {'depth': 2}, {'depth': 2}, THREE,
@@ -45,5 +52,7 @@ REPORTED = {
     'ViT-S/16 at 96 pixels, text 3 × 256, batch 32': _recipe(32, _vit(96, 16, 384, 12), _text(32, 256, 3, 8000)),
     'CLIP ViT-B/32, picture side frozen, LoRA on the text, batch 16': _recipe(
         16, {'train': 'frozen'}, {'train': 'lora'}, preset='vit_b32'),
+    'ViT of 5 × 192 at 112 pixels, LoRA on the text, regions, batch 48': _recipe(
+        48, _vit(112, 16, 192, 5, activation='gelu'), _text(20, 192, 5, 4000, train='lora'), THREE),
     'CLIP ViT-B/32, all trained, batch 8': _recipe(8, levels=FLAT, preset='vit_b32'),
 }

@@ -66,14 +66,14 @@ def scores(recipe, texts, images, kernels):
         if level != 'sentence_global' and recipe.loss.score == 'in_pair':
             total += Held(0, texts * words * (2 * patches + words), 4 * texts * words * (patches + words))
             continue
-        total += Held(0, 8 * pairs, 16 * pairs)
+        total += Held(0, 8 * pairs, 8 * pairs)
         if level == 'sentence_global':
             continue
         if recipe.loss.score == 'attention':
             each = pairs * words * (2 * patches + 3 * recipe.model.word_embed_width)
             total += Held(0, each, 2 * each)
         elif kernels:
-            total += Held(0, 2 * pairs * (words + patches), 4 * pairs * (words + patches))
+            total += Held(0, 2 * pairs * (words + patches), 2 * pairs * (words + patches))
         else:  # the product, and in the backward pass its gradient
             total += Held(0, 2 * pairs * words * patches, 2 * pairs * words * patches)
     return total
@@ -89,6 +89,6 @@ def fusion(recipe, batch):
     stacked = words * width + patches * model.image.width
     square = model.fusion.heads * words * patches
     one = Held(8 * words * width + 2 * patches * width + square, 2 * words * width + square,
-               24 * words * width + 6 * patches * width + 3 * square)
-    outside = Held(stacked + patches * width, 0, 2 * stacked + 2 * patches * width)
+               20 * words * width + 10 * patches * width + 2 * square)
+    outside = Held(stacked + patches * width, 0, 3 * stacked + 2 * patches * width)
     return (one.times(model.fusion.depth) + outside).times(pairs)

@@ -10,6 +10,8 @@ from hcma.plan.parameters import parts
 GIB = 2 ** 30
 # What a card keeps back: its runtime, communication, and what lies unused between buffers. An assumption.
 RESERVED = 0.08
+# With micro-batches the scores of a level are made block by block, in at most so many bytes.
+SCORE_BLOCK = 2 ** 28
 
 
 @dataclass(frozen=True)
@@ -83,14 +85,16 @@ def _on_card(recipe, setting):
     masters = size == 2 and setting.masters and not off
     gradient = 4 if size == 4 or masters else 2
     held = activations(recipe, setting)
+    batch = recipe.train.batch_size  # features of all devices meet in the loss
+    levels = _bytes(scores(recipe, batch, batch * setting.devices, False), size)
     if setting.image_micro_batch is not None or setting.text_micro_batch is not None:  # one encoder at a time
         held[min(held, key=held.get)] = 0
-    batch = recipe.train.batch_size  # features of all devices meet in the loss
-    loss = scores(recipe, batch, batch * setting.devices, False) + fusion(recipe, batch)
+        levels = min(levels, SCORE_BLOCK * len(recipe.loss.levels))
     return Needs(weights=size * sum(part.total for part in counts), masters=4 * trained * masters / share,
                  gradients=gradient * trained, optimizer=0 if off else 8 * trained / share,
                  features=8 * _features(recipe) * (1 + setting.devices * (setting.devices > 1)),
-                 loss=_bytes(loss, size), workspace=2 * gradient * max(part.largest for part in counts), **held)
+                 loss=levels + _bytes(fusion(recipe, batch), size),
+                 workspace=2 * gradient * max(part.largest for part in counts), **held)
 
 
 def _features(recipe):

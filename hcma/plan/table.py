@@ -67,6 +67,9 @@ def plan_table(result):
                   align([['devices', *result['devices']], ['GiB on each', *map(_gib, result['devices'].values())]]), '']
     lines.append(f'{"fits" if result["fits"] else "does not fit"}: {_gib(result["bytes"]["total"])} of the '
                  f'{_gib(result["usable"])} GiB that {_gib(result["memory"])} leave beside the runtime')
+    if setting['device'] != 'cpu':
+        lines.append('counted, not measured: hcma was never run on such a device, and trains in fp32 on one'
+                     ' (docs/planning.md)')
     if not result['fits']:
         lines += ['', 'it would fit with' if result['options'] else 'nothing makes it fit: plan a smaller model']
         lines += [f'  {" ".join(option["changes"])}: {_gib(option["total"])} GiB' for option in result['options']]
