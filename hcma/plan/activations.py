@@ -33,7 +33,8 @@ def block(tower, positions, rank=0):
     # Norm, query, key and value (product, bias, split, transposed), scaled query, context, its transpose, out
     # (product, bias), sum; norm, down (product, bias), sum.
     computed = 24 * rows + (2 + results) * hidden + (2 + _biased(tower)) * square
-    # What the second product of each of four layers reads; that its result costs nothing was measured on CPU.
+    # What the second product of each of four layers reads. On CPU it was measured that the rest of an addition is not
+    # there at the peak.
     added = 4 * positions * rank
     # Norms read their inputs in float32. The scores' softmax is float32 too.
     return Held(6 * rows + (1 + read) * hidden + square + added, 2 * rows + square, computed)

@@ -50,13 +50,13 @@ def _devices(recipe, setting):
 def plan_table(result):
     """The dict of ``plan`` as text."""
     setting, size = result['setting'], result['batch_size']
+    held = [[MEANINGS.get(name, name), _gib(value)] for name, value in result['bytes'].items() if value]
     lines = [f'{result["name"]}: {result["parameters"]:,} parameters, {result["trained"]:,} trained '
              f'(a vocabulary of {result["vocabulary"]:,} tokens, the most that the recipe allows)', '',
              align([['part', 'parameters', 'trained'],
                     *([part['name'], f'{part["total"]:,}', f'{part["trained"]:,}'] for part in result['parts'])]), '',
              f'each of {setting["devices"]} × {setting["device"]}, a batch of {size} on each, {setting["compute"]}',
-             align([['what', 'GiB'],
-                    *([MEANINGS.get(name, name), _gib(value)] for name, value in result['bytes'].items())]), '']
+             align([['what', 'GiB'], *held]), '']
     if 0 in (result['bytes']['image'], result['bytes']['text']):
         lines += ['in micro-batches the encoders take turns: the one that holds more counts', '']
     if setting['device'] != 'cpu':
