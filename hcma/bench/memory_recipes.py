@@ -33,6 +33,8 @@ CALIBRATION = {
     'small, deep': _recipe(8, {'depth': 4}, {'depth': 4}, FLAT),
     'picture transformer': _recipe(64, _vit(64, 8, 256, 4), _text(24, 128, 1)),
     'picture transformer, larger batch': _recipe(128, _vit(64, 8, 256, 4), _text(24, 128, 1)),
+    **{f'picture transformer, {name}': _recipe(64, _vit(64, 8, 256, 4, activation=name), _text(24, 128, 1))
+       for name in ('relu', 'gelu')},
     'many patches': _recipe(32, _vit(64, 4, 128, 2), _text(24, 64, 1)),
     'long texts': _recipe(64, _vit(32, 16, 64, 1), _text(64, 256, 4)),
     'many parameters': _recipe(4, _vit(32, 16, 768, 3), _text(16, 512, 2, 20000), FLAT),
@@ -55,4 +57,9 @@ REPORTED = {
     'ViT of 5 × 192 at 112 pixels, LoRA on the text, regions, batch 48': _recipe(
         48, _vit(112, 16, 192, 5, activation='gelu'), _text(20, 192, 5, 4000, train='lora'), THREE),
     'CLIP ViT-B/32, all trained, batch 8': _recipe(8, levels=FLAT, preset='vit_b32'),
+    'CLIP ViT-B/32 with 6 blocks each, text frozen, batch 24': _recipe(
+        24, {'depth': 6}, {'depth': 6, 'train': 'frozen'}, preset='vit_b32'),
+    'convolutions at 64 pixels, 3 × 96, text 3 × 160 with GELU, batch 80': _recipe(
+        80, {'size': 64, 'width': 96, 'depth': 3, 'mlp_width': 288, 'stem_channels': [24, 48, 96]},
+        _text(40, 160, 3, 3000, activation='gelu', heads=5)),
 }

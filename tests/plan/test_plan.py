@@ -1,5 +1,6 @@
 """The plan counts what the model has, to the parameter; says fits exactly where it does; and its advice holds."""
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hcma.bench.memory_recipes import REPORTED
 from hcma.models.hcma import build_model
 from hcma.models.windows import patch_windows, word_windows
 from hcma.plan.advice import options
@@ -102,6 +104,16 @@ def test_advice_holds_when_it_is_followed(gib, batch, tmp_path):
         assert followed.total == option.needs.total and followed.fits(usable(Setting(), gib * GIB))
         assert all(f'--{key} {getattr(option.setting, key)}' in option.changes for key in ('compute', 'optimizer')
                    if getattr(option.setting, key) != getattr(Setting(), key))
+
+
+def test_the_documented_predictions_are_the_formulas_and_within_a_fifth_of_the_measured_peaks():
+    table = dict(re.findall(r'^\| (.+?) \| ([\d,]+ \| [\d,]+) \|', (ROOT / 'docs' / 'planning.md').read_text(), re.M))
+    assert table.keys() == REPORTED.keys()
+    for name, values in REPORTED.items():
+        planned, measured = (int(number.replace(',', '')) for number in table[name].split(' | '))
+        recipe = parse_recipe(values, name)
+        assert planned == round(needs(recipe, Setting(device='cpu')).total / 2 ** 20)
+        assert abs(planned / measured - 1) < 0.2
 
 
 @pytest.fixture(scope='module')
