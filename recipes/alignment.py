@@ -106,7 +106,7 @@ class Data:
 def prepare(out, scenes):
     """Draw and pack the scenes: half of them twins whose captions state a relation."""
     if not (out / 'scenes' / 'twins_test.jsonl').exists():
-        write_scenes(out / 'scenes', **scenes, relations=0.5, twins=True, negatives=True)
+        write_scenes(out / 'scenes', **scenes, relations=0.5, twins=True, negatives=True, textured=0.25, counts=0.2)
     for split in ('train', 'test'):
         if not (out / 'data' / split / META).exists():
             from hcma.data.pack import pack

@@ -1,7 +1,7 @@
 """Draw generated scenes with captions, choices and questions.
 
     tools/scenes.py --out DIR [--train N] [--val N] [--test N] [--captions K] [--seed S] [--relations F] [--twins]
-                    [--negatives]
+                    [--negatives] [--textured F] [--counts F]
 """
 import argparse
 
@@ -23,11 +23,15 @@ def main():
     parser.add_argument('--twins', action='store_true',
                         help='draw those scenes (all, if there is no share) as pairs with the relation mirrored')
     parser.add_argument('--negatives', action='store_true', help='give training scenes false captions as well')
+    parser.add_argument('--textured', type=float, default=0.09, metavar='F',
+                        help='share of scenes with stripes or dots (%(default)s)')
+    parser.add_argument('--counts', type=float, default=0.1, metavar='F',
+                        help='share of the captions of ordinary scenes that count (%(default)s)')
     parser.add_argument('--workers', type=int, metavar='W', help='processes (the cores, at most 4)')
-    args = parser.parse_args()
-    write_scenes(args.out, args.train, args.val, args.test, args.captions, args.seed, args.relations, args.twins,
-                 args.negatives, args.workers)
-    print(f'{args.train} training, {args.val} validation and {args.test} test scenes are in {args.out}')
+    options = vars(parser.parse_args())
+    out = options.pop('out')
+    write_scenes(out, **options)
+    print(f'{options["train"]} training, {options["val"]} validation and {options["test"]} test scenes are in {out}')
 
 
 if __name__ == '__main__':

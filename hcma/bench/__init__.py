@@ -1,1 +1,1 @@
-"""What the tools/bench* scripts measure."""
+"""What the tools/bench* scripts measure, and how recipes compare their runs."""

@@ -5,8 +5,7 @@ from typing import NamedTuple
 from hcma.data.scenes.relations import clear, holds
 from hcma.data.scenes.world import POSES_ON, SHAPES, SUPPORTS, TEXTURED_SHAPES
 
-COUNT_SHARE = 0.15  # of the captions of an ordinary scene
-RELATION_SHARE = 0.75  # of the other captions, where a relation is clear
+RELATION_SHARE = 0.75  # of the captions that do not count, where a relation is clear
 
 
 class Noun(NamedTuple):

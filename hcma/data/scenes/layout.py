@@ -1,14 +1,13 @@
 """Where the things of a scene stand: places drawn at random until nothing overlaps by accident."""
 from hcma.data.scenes.relations import floor, foot, surface
-from hcma.data.scenes.world import draw_cast, draw_kind
+from hcma.data.scenes.world import draw_cast
 
 TRIES = 20  # of a thing's place before the whole layout is given up
 LAYOUTS = 12  # of a cast before it is given up: too few, and large things and threes would become rare
 
 
-def draw_things(rng, split, kind=None):
+def draw_things(rng, split, kind):
     """The placed things of a random scene of the split; a later thing is painted over an earlier one."""
-    kind = kind or draw_kind(rng)
     while True:
         cast = draw_cast(rng, split, kind)
         for _ in range(LAYOUTS):

@@ -4,26 +4,32 @@ from dataclasses import dataclass, replace
 
 from PIL import Image
 
-from hcma.data.scenes.claims import COUNT_SHARE, draw_claim, draw_count
+from hcma.data.scenes.claims import draw_claim, draw_count
 from hcma.data.scenes.drawing import draw_background, render
 from hcma.data.scenes.language import draw_wording, say
 from hcma.data.scenes.layout import draw_things
 from hcma.data.scenes.negatives import draw_negatives, negatives_of
 from hcma.data.scenes.questions import draw_questions
 from hcma.data.scenes.twins import draw_twins
+from hcma.data.scenes.world import draw_kind
 
 TRIES = 20  # of a caption that is not yet there
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the scenes of a set have in common: see write_scenes."""
+    """What the scenes of a set have in common: see write_scenes.
+
+    Few are textured and few captions count: colours, shapes, sizes and poses are to be learnt from a few thousand.
+    """
 
     captions: int = 4
     seed: int = 0
     relations: float = 0.0
     twins: bool = False
     negatives: bool = False
+    textured: float = 0.09
+    counts: float = 0.1
 
     @property
     def heavy(self):
@@ -83,11 +89,11 @@ def _rng(options, split, *number):
 
 def _single(rng, split, options, related):
     while True:
-        things = draw_things(rng, split)
+        things = draw_things(rng, split, draw_kind(rng, options.textured))
         if not related or draw_claim(things, rng, related=True):
             break
     image = render(things, draw_background(rng), rng)
-    said = _said(lambda: _claim(things, rng, related), options.captions, rng)
+    said = _said(lambda: _claim(things, rng, related, options.counts), options.captions, rng)
     return Sample(image, things, said, _choices(things, rng, split, related), draw_questions(things, rng))
 
 
@@ -107,8 +113,8 @@ def _choices(things, rng, split, related):
     return [] if split == 'train' else draw_negatives(things, rng, related)
 
 
-def _claim(things, rng, related):
-    if not related and rng.random() < COUNT_SHARE:
+def _claim(things, rng, related, counts):
+    if not related and rng.random() < counts:
         return draw_count(things, rng)
     return draw_claim(things, rng, related)
 

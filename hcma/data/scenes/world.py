@@ -14,8 +14,8 @@ TEXTURES = ('plain', 'striped', 'dotted')
 POSES = ('standing', 'sitting', 'lying')
 POSES_ON = {'sofa': ('sitting', 'lying'), 'square': ('standing', 'sitting')}
 
-# Many scenes stay plain: colours, shapes, sizes and poses are to be learnt from a few thousand pictures.
-KINDS = {'plain': 0.55, 'textured': 0.25, 'framed': 0.08, 'supported': 0.12}
+# Of the scenes; plain and textured ones share what is left.
+FRAMED, SUPPORTED, MOST_TEXTURED = 0.08, 0.12, 0.8
 
 
 class Thing(NamedTuple):
@@ -64,9 +64,10 @@ def draw_cast(rng, split, kind):
             return cast
 
 
-def draw_kind(rng):
-    """One of KINDS, by its share."""
-    return rng.choices(list(KINDS), list(KINDS.values()))[0]
+def draw_kind(rng, textured):
+    """One of CASTS, of which the share ``textured`` is that."""
+    shares = {'plain': MOST_TEXTURED - textured, 'textured': textured, 'framed': FRAMED, 'supported': SUPPORTED}
+    return rng.choices(list(shares), list(shares.values()))[0]
 
 
 def _thing(rng, shape=None, size=None):

@@ -10,6 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from hcma.data.scenes.sample import Options, make_samples
+from hcma.data.scenes.world import MOST_TEXTURED
 from hcma.errors import InputError
 
 CHUNK = 200  # scenes that a worker makes at a time; even, so that twins stay together
@@ -17,23 +18,24 @@ FILES = {'rows': '{}.jsonl', 'choices': 'choices_{}.jsonl', 'questions': 'questi
          'twins': 'twins_{}.jsonl'}
 
 
-def write_scenes(out_dir, train=12000, val=1000, test=2000, captions=4, seed=0, relations=0.0, twins=False,
-                 negatives=False, workers=None):
+def write_scenes(out_dir, train=12000, val=1000, test=2000, workers=None, **options):
     """Write that many scenes of each split into out_dir.
 
     {train,val,test}.jsonl have the pictures with their captions, choices_{val,test}.jsonl captions with hard
-    negatives by type, questions_{train,val,test}.jsonl questions with answers. ``relations`` is the share of
-    scenes all of whose captions state a relation; with ``twins`` these (or all, if the share is 0) come as pairs
-    of neighbouring rows with the relation mirrored, which share their ``twin``, and twins_{val,test}.jsonl have two
-    pictures and two captions, each true of its own picture only. With ``negatives`` the rows of train.jsonl have
-    false captions, made of the true ones. The files depend on the options alone, not on ``workers`` (default: the
-    CPU's cores, at most 4). A jsonl file appears when all of its pictures are there.
+    negatives by type, questions_{train,val,test}.jsonl questions with answers. The options are those of ``Options``:
+    ``captions`` of a scene, ``seed``; ``textured``, the share of scenes with stripes or dots; ``counts``, the share of
+    captions that count; ``relations``, the share of scenes all of whose captions state a relation; with ``twins``
+    these (or all, if the share is 0) come as pairs of neighbouring rows with the relation mirrored, which share their
+    ``twin``, and twins_{val,test}.jsonl have two pictures and two captions, each true of its own picture only; with
+    ``negatives`` the rows of train.jsonl have false captions, made of the true ones. The files depend on the options
+    alone, not on ``workers`` (default: the CPU's cores, at most 4). A jsonl file appears when all of its pictures are
+    there.
 
     Raises InputError for an impossible option, or a folder that cannot be written.
     """
     counts = {'train': train, 'val': val, 'test': test}
-    _check(counts, captions, relations, workers)
-    options = Options(captions, seed, relations, twins, negatives)
+    options = Options(**options)
+    _check(counts, options, workers)
     with _writable(out_dir):
         for split in counts:
             os.makedirs(os.path.join(out_dir, 'images', split), exist_ok=True)
@@ -48,7 +50,7 @@ def write_scenes(out_dir, train=12000, val=1000, test=2000, captions=4, seed=0, 
                     lines[split][name] += chunk[name]
                 progress.update(stop - start)
         for split in counts:
-            _write_split(_paths(out_dir, split, twins), lines[split])
+            _write_split(_paths(out_dir, split, options.twins), lines[split])
 
 
 def write_chunk(out_dir, task, options):
@@ -112,14 +114,15 @@ def _write_split(paths, lines):
         os.replace(path + '.part', path)
 
 
-def _check(counts, captions, relations, workers):
+def _check(counts, options, workers):
     for split, count in counts.items():
         if count < 0:
             raise InputError(f'{split} is {count}: the number of scenes must be 0 or more')
-    if captions < 1:
-        raise InputError(f'captions is {captions}: a scene needs at least 1')
-    if not 0 <= relations <= 1:
-        raise InputError(f'relations is {relations}: it is a share of the scenes, from 0 to 1')
+    if options.captions < 1:
+        raise InputError(f'captions is {options.captions}: a scene needs at least 1')
+    for name, most in (('relations', 1), ('textured', MOST_TEXTURED), ('counts', 1)):
+        if not 0 <= getattr(options, name) <= most:
+            raise InputError(f'{name} is {getattr(options, name)}: it is a share, from 0 to {most}')
     if workers is not None and workers < 1:
         raise InputError(f'workers is {workers}: at least 1 is needed')
 
