@@ -6,7 +6,8 @@ from typing import Literal, Optional
 
 from pydantic import Field, field_validator, model_validator
 
-from hcma.recipe_model import Model, PositiveInt, Section
+from hcma.recipe_model import Model, PositiveInt
+from hcma.recipe_section import Section
 
 Level = Literal['sentence_global', 'word_patch', 'phrase_region']
 Term = Literal['sentence_global', 'word_patch', 'phrase_region', 'matching']

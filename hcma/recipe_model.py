@@ -1,23 +1,13 @@
 """The part of the recipe that describes the model: two encoders, what they share, and what of them is trained."""
 from typing import Annotated, Literal, Optional, Union
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from hcma.presets import PRESETS
+from hcma.recipe_section import Section
 
 Activation = Literal['relu', 'quick_gelu', 'gelu']
 PositiveInt = Field(ge=1)  # reused by every width and count
-
-
-class Section(BaseModel):
-    """A part of the recipe: no unknown keys, no silent conversions, no change after reading."""
-    model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
-
-    @field_validator('*', mode='before')
-    @classmethod
-    def _lists_are_tuples(cls, value):
-        """YAML knows lists only."""
-        return tuple(value) if isinstance(value, list) else value
 
 
 class Encoder(Section):
