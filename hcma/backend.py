@@ -13,6 +13,11 @@ def prefers_native_kernels():
     return ms.get_context('device_target') == 'Ascend'
 
 
+def recompute_saves_memory():
+    """Whether a graph gives back what it will compute again; on CPU its peak stays where it was."""
+    return ms.get_context('device_target') != 'CPU'
+
+
 def compiles_kernels():
     """Whether the kernels of ``hcma.kernels`` stand in for MindSpore's operations: on CPU, where they compile."""
     return ms.get_context('device_target') == 'CPU' and library() is not None

@@ -2,131 +2,15 @@
 
 Nothing here imports MindSpore, so that a wrong recipe is reported before anything is loaded.
 """
-from typing import Annotated, Literal, Optional
+from typing import Literal, Optional
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from hcma.presets import PRESETS
+from hcma.recipe_model import Model, PositiveInt
+from hcma.recipe_section import Section
 
 Level = Literal['sentence_global', 'word_patch', 'phrase_region']
 Term = Literal['sentence_global', 'word_patch', 'phrase_region', 'matching']
-Activation = Literal['relu', 'quick_gelu', 'gelu']
-PositiveInt = Field(ge=1)  # reused by every width and count
-
-
-class Section(BaseModel):
-    """A part of the recipe: no unknown keys, no silent conversions, no change after reading."""
-    model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
-
-    @field_validator('*', mode='before')
-    @classmethod
-    def _lists_are_tuples(cls, value):
-        """YAML knows lists only."""
-        return tuple(value) if isinstance(value, list) else value
-
-
-class ImageTower(Section):
-    """The image encoder: pictures of ``size`` x ``size`` pixels to patches and one global feature."""
-    size: int = Field(ge=4)
-    width: int = PositiveInt
-    depth: int = Field(ge=0)
-    heads: int = PositiveInt
-    mlp_width: int = PositiveInt
-    stem: Literal['convolution', 'patchify'] = 'patchify'
-    stem_channels: tuple[Annotated[int, PositiveInt], ...] = ()
-    patch_size: Optional[int] = Field(default=None, ge=1)
-    pool: Literal['class', 'mean'] = 'class'
-    activation: Activation = 'quick_gelu'
-    directions: bool = Field(default=False, description='a relative-position bias per head, started directional')
-
-    @model_validator(mode='before')
-    @classmethod
-    def _convolutions_make_the_patch(cls, values):
-        """Each stride-2 convolution of the stem halves the side, so the patch size follows from their number."""
-        if isinstance(values, dict) and values.get('stem') == 'convolution' and values.get('patch_size') is None:
-            channels = values.get('stem_channels')
-            return {**values, 'patch_size': 2 ** len(channels) if isinstance(channels, (list, tuple)) else 1}
-        return values
-
-    @model_validator(mode='after')
-    def _shapes(self):
-        if self.stem == 'convolution' and (not self.stem_channels or self.patch_size != 2 ** len(self.stem_channels)):
-            raise ValueError('stem_channels: a convolution stem needs one width for each halving of the side '
-                             '(patch_size is 2 to the power of their number)')
-        if not self.patch_size or self.size % self.patch_size:
-            raise ValueError(f'patch_size: {self.patch_size} does not divide the image size {self.size}')
-        return _heads_divide_width(self)
-
-    @property
-    def grid(self):
-        """Patches along one side."""
-        return self.size // self.patch_size
-
-
-class TextTower(Section):
-    """The text encoder: ``length`` token ids to words and one sentence feature."""
-    length: int = Field(ge=3)
-    width: int = PositiveInt
-    depth: int = Field(ge=0)
-    heads: int = PositiveInt
-    mlp_width: int = PositiveInt
-    vocab_size: int = Field(ge=260, description='the most tokens a tokenizer trained on the captions may have')
-    causal: bool = True
-    pool: Literal['end', 'mean'] = 'end'
-    word_layer: Optional[int] = Field(default=None, ge=0, description='block whose output the words are; 0 embeddings')
-    activation: Activation = 'quick_gelu'
-    directions: bool = Field(default=False, description='a relative-position bias per head, started directional')
-
-    @model_validator(mode='after')
-    def _shapes(self):
-        if self.word_layer is not None and self.word_layer > self.depth:
-            raise ValueError(f'word_layer: {self.word_layer} is beyond the depth {self.depth}')
-        return _heads_divide_width(self)
-
-
-def _heads_divide_width(tower):
-    if tower.width % tower.heads:
-        raise ValueError(f'heads: {tower.heads} does not divide the width {tower.width}')
-    return tower
-
-
-class Fusion(Section):
-    """The cross-attention of words to patches that tells matched pairs from hard negatives, at the text's width."""
-    depth: int = Field(default=1, ge=1)
-    heads: int = Field(default=4, ge=1)
-
-
-class Model(Section):
-    """Both encoders and the widths they share: ``embed_width`` for sentences, ``word_embed_width`` for the rest.
-
-    Phrases are runs of ``phrase_lengths`` words, regions squares of ``region_sizes`` patches a side.
-    """
-    preset: Literal['tiny', 'small', 'vit_b32', 'vit_b16'] = 'small'
-    image: ImageTower
-    text: TextTower
-    embed_width: int = PositiveInt
-    word_embed_width: int = PositiveInt
-    phrase_lengths: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(3,), min_length=1)
-    region_sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(2, 3), min_length=1)
-    fusion: Optional[Fusion] = None
-
-    @model_validator(mode='before')
-    @classmethod
-    def _preset_below_overrides(cls, values):
-        if not isinstance(values, dict):
-            return values
-        preset = PRESETS.get(str(values.get('preset', 'small')), {})
-        merged = {**preset, **values}
-        for tower in ('image', 'text'):
-            if isinstance(values.get(tower, {}), dict):
-                merged[tower] = {**preset.get(tower, {}), **values.get(tower, {})}
-        return merged
-
-    @model_validator(mode='after')
-    def _fusion_heads_divide(self):
-        if self.fusion is not None and self.text.width % self.fusion.heads:
-            raise ValueError(f'fusion.heads: {self.fusion.heads} does not divide the text width {self.text.width}')
-        return self
 
 
 class Data(Section):

@@ -100,7 +100,7 @@ def finish(out, started):
 
 def table(results):
     """One column a model, one row a number."""
-    from hcma.evaluation.table import align
+    from hcma.columns import align
     rows = [['', *RUNS]]
     for way, label in (('image_to_text', 'image→text'), ('text_to_image', 'text→image')):
         rows.append([f'retrieval {label} R@1, {RETRIEVAL_IMAGES} images']

@@ -17,7 +17,7 @@ def main():
 
     from hcma import backend
     from hcma.bench.pairs import pairs
-    from hcma.evaluation.table import align
+    from hcma.columns import align
     backend.set_up('graph')
     rows = [['operation', 'slow', 'fast', 'fast / slow']]
     for name, slow, fast in pairs():

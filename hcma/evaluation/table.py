@@ -1,4 +1,5 @@
 """Results as tables for a terminal."""
+from hcma.columns import align
 from hcma.evaluation.twins import CHANCE
 
 
@@ -50,14 +51,6 @@ def judgement_table(result):
     for name, values in result['levels'].items():
         rows.append([name] + [_number(values[key]) for key in ('kendall_b', 'kendall_c', 'spearman')])
     return f'{result["pairs"]} pairs, {result["ratings"]} ratings; correlations in percent\n{align(rows)}'
-
-
-def align(rows):
-    """Rows of text in columns: the first to the left, the others to the right."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows)]
-    lines = ['  '.join(cell.ljust(width) if column == 0 else cell.rjust(width)
-                       for column, (cell, width) in enumerate(zip(row, widths))) for row in rows]
-    return '\n'.join(line.rstrip() for line in lines)
 
 
 def _number(value):

@@ -6,7 +6,8 @@ from mindspore import Tensor, nn, ops
 from hcma.models.convolution import Convolution
 from hcma.models.directions import patch_directions
 from hcma.models.layers import LayerNorm, Linear
-from hcma.models.transformer import Block
+from hcma.models.lora import freeze, linear_of
+from hcma.models.transformer import Block, recompute_blocks
 
 # Mean and standard deviation of the channels, those of OpenAI's CLIP.
 MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -71,8 +72,9 @@ class PatchStem(nn.Cell):
 class ImageEncoder(nn.Cell):
     """Pictures (B, S, S, 3) uint8 to patches (B, P, D) and global (B, D), both after the final layer norm."""
 
-    def __init__(self, config, init):
+    def __init__(self, config, init, lora=None):
         super().__init__()
+        linear = linear_of(config.train, lora, init)
         self.pixels = PixelNorm()
         self.stem = (ConvolutionStem if config.stem == 'convolution' else PatchStem)(config, init)
         self.has_class = config.pool == 'class'
@@ -83,9 +85,11 @@ class ImageEncoder(nn.Cell):
             self.input_norm = LayerNorm(config.width)
         self.blocks = nn.CellList([
             Block(config.width, config.heads, config.mlp_width, config.activation, init,
-                  patch_directions(config.grid, config.heads, self.has_class) if config.directions else None)
+                  patch_directions(config.grid, config.heads, self.has_class) if config.directions else None, linear)
             for _ in range(config.depth)])
         self.norm = LayerNorm(config.width)
+        recompute_blocks(self.blocks, config.recompute)
+        freeze(self, config.train)
 
     def construct(self, image_BSS3):
         x = self.stem(self.pixels(image_BSS3))

@@ -25,6 +25,7 @@ class Init:
     """Draws initial weights from one seeded generator, so that a seed fixes the whole model."""
 
     def __init__(self, seed):
+        self.seed = seed
         self.generator = np.random.default_rng(seed)
 
     def normal(self, *shape, std=0.02):

@@ -5,7 +5,8 @@ from mindspore import Tensor, nn, ops
 
 from hcma.models.directions import word_directions
 from hcma.models.layers import LayerNorm
-from hcma.models.transformer import EXCLUDED, Block
+from hcma.models.lora import freeze, linear_of
+from hcma.models.transformer import EXCLUDED, Block, recompute_blocks
 
 
 class TextEncoder(nn.Cell):
@@ -16,13 +17,14 @@ class TextEncoder(nn.Cell):
     a row of padding only (length 0) has no words and, before projection, a sentence of zeros.
     """
 
-    def __init__(self, config, vocab_size, init):
+    def __init__(self, config, vocab_size, init, lora=None):
         super().__init__()
+        linear = linear_of(config.train, lora, init)
         self.embedding = init.normal(vocab_size, config.width)
         self.position = init.normal(1, config.length, config.width, std=0.01)
         self.blocks = nn.CellList([
             Block(config.width, config.heads, config.mlp_width, config.activation, init,
-                  word_directions(config.length, config.heads) if config.directions else None)
+                  word_directions(config.length, config.heads) if config.directions else None, linear)
             for _ in range(config.depth)])
         self.norm = LayerNorm(config.width)
         self.pool_end = config.pool == 'end'
@@ -30,6 +32,8 @@ class TextEncoder(nn.Cell):
         self.index = Tensor(np.arange(config.length, dtype=np.int32).reshape(1, -1))
         order = np.triu(np.full((config.length, config.length), EXCLUDED, np.float32), 1)
         self.order_bias = Tensor(order[None, None]) if config.causal else None
+        recompute_blocks(self.blocks, config.recompute)
+        freeze(self, config.train)
 
     def construct(self, ids_BL, length_B):
         length = length_B.reshape(-1, 1)

@@ -31,7 +31,7 @@ class ImageTower(nn.Cell):
 
     def __init__(self, config, levels, init):
         super().__init__()
-        self.encoder = ImageEncoder(config.image, init)
+        self.encoder = ImageEncoder(config.image, init, config.lora)
         self.names = image_features(levels, config.fusion is not None)
         width, shared = config.image.width, config.word_embed_width
         self.to_global = Projection(width, config.embed_width, init)
@@ -68,7 +68,7 @@ class TextTower(nn.Cell):
 
     def __init__(self, config, vocab_size, levels, init):
         super().__init__()
-        self.encoder = TextEncoder(config.text, vocab_size, init)
+        self.encoder = TextEncoder(config.text, vocab_size, init, config.lora)
         self.names = text_features(levels, config.fusion is not None)
         width, shared = config.text.width, config.word_embed_width
         self.to_sentence = Projection(width, config.embed_width, init)

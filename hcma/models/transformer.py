@@ -14,12 +14,12 @@ EXCLUDED = -1e4
 class SelfAttention(nn.Cell):
     """Multi-head self-attention of ``x`` (B, N, D); ``bias`` (B or 1, 1, N, N) is added to the scores."""
 
-    def __init__(self, width, heads, init):
+    def __init__(self, width, heads, init, linear=Linear):
         super().__init__()
         self.width, self.heads, self.head_width = width, heads, width // heads
         self.scale = 1 / math.sqrt(self.head_width)
-        self.query_key_value = Linear(width, 3 * width, init)
-        self.out = Linear(width, width, init)
+        self.query_key_value = linear(width, 3 * width, init)
+        self.out = linear(width, width, init)
         self.scores = ops.BatchMatMul(transpose_b=True)
         self.context = ops.BatchMatMul()
         self.softmax = softmax()
@@ -43,11 +43,11 @@ class SelfAttention(nn.Cell):
 class MLP(nn.Cell):
     """Two linear layers with an activation between them, on ``x`` (B, N, D)."""
 
-    def __init__(self, width, hidden, activation, init):
+    def __init__(self, width, hidden, activation, init, linear=Linear):
         super().__init__()
-        self.up = Linear(width, hidden, init)
+        self.up = linear(width, hidden, init)
         self.activation = ACTIVATIONS[activation]()
-        self.down = Linear(hidden, width, init)
+        self.down = linear(hidden, width, init)
 
     def construct(self, x):
         return self.down(self.activation(self.up(x.reshape(-1, x.shape[-1])))).reshape(x.shape)
@@ -56,19 +56,30 @@ class MLP(nn.Cell):
 class Block(nn.Cell):
     """``x`` (B, N, D) plus attention, plus MLP, each after a layer norm.
 
-    ``directions`` is a cell that gives a bias of the attention's scores of this block's own, or None.
+    ``directions`` is a cell that gives a bias of the attention's scores of this block's own, or None; ``linear`` makes
+    the linear layers.
     """
 
-    def __init__(self, width, heads, mlp_width, activation, init, directions=None):
+    def __init__(self, width, heads, mlp_width, activation, init, directions=None, linear=Linear):
         super().__init__()
         self.directions = directions
         self.attention_norm = LayerNorm(width)
-        self.attention = SelfAttention(width, heads, init)
+        self.attention = SelfAttention(width, heads, init, linear)
         self.mlp_norm = LayerNorm(width)
-        self.mlp = MLP(width, mlp_width, activation, init)
+        self.mlp = MLP(width, mlp_width, activation, init, linear)
 
     def construct(self, x, bias=None):
         if self.directions is not None:
             bias = self.directions() if bias is None else bias + self.directions()
         x = x + self.attention(self.attention_norm(x), bias)
         return x + self.mlp(self.mlp_norm(x))
+
+
+def recompute_blocks(blocks, policy):
+    """Recompute blocks in the backward pass instead of keeping what is inside them: 'off', 'blocks' or every n-th."""
+    if policy == 'off':
+        return
+    every = 1 if policy == 'blocks' else policy
+    for number, block in enumerate(blocks):
+        if number % every == 0:
+            block.recompute()

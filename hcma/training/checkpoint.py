@@ -17,6 +17,7 @@ from hcma.data.tokenizer import load_tokenizer
 from hcma.data.whole import appearing_folder
 from hcma.errors import InputError
 from hcma.models.hcma import build_model
+from hcma.models.lora import is_addition, merged
 from hcma.models.vqa import build_vqa
 from hcma.recipe_io import dump_recipe, load_recipe
 
@@ -123,17 +124,39 @@ def restore(parameters, path):
 
     Returns the file's metadata. Raises ``InputError`` listing what does not fit.
     """
-    parameters = {parameter.name: parameter for parameter in parameters}
+    arrays, metadata = _read(path)
+    _fill(parameters, arrays, path)
+    return metadata
+
+
+def start_from(model, path):
+    """Give ``model`` the weights of a run or checkpoint; its own low-rank additions stay as they are.
+
+    Additions of the run are merged into its weights first. Raises ``InputError`` listing what does not fit.
+    """
+    folder, recipe, _ = _described(path)
+    arrays, _ = _read(folder / MODEL)
+    plain = [parameter for parameter in model.get_parameters() if not is_addition(parameter.name)]
+    _fill(plain, merged(arrays, recipe.model.lora.alpha / recipe.model.lora.rank), folder / MODEL)
+    model.clamp_scales()
+
+
+def _read(path):
+    """The arrays {name: array} and the metadata of a safetensors file."""
     try:
         with safe_open(path, 'numpy') as file:
-            stored = set(file.keys())
-            wrong = [f'{name} is missing' for name in sorted(parameters.keys() - stored)]
-            wrong += [f'{name} is not in this model' for name in sorted(stored - parameters.keys())]
-            arrays = {name: file.get_tensor(name) for name in parameters.keys() & stored}
-            metadata = file.metadata() or {}
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise InputError(f'{path}: cannot be read ({error}); take another checkpoint') from None
-    for name, array in sorted(arrays.items()):
+
+
+def _fill(parameters, arrays, path):
+    """Set all ``parameters`` from ``arrays``, which must be the same names, shapes and types, or set none."""
+    parameters = {parameter.name: parameter for parameter in parameters}
+    wrong = [f'{name} is missing' for name in sorted(parameters.keys() - arrays.keys())]
+    wrong += [f'{name} is not in this model' for name in sorted(arrays.keys() - parameters.keys())]
+    arrays = {name: arrays[name] for name in sorted(arrays.keys() & parameters.keys())}
+    for name, array in arrays.items():
         expected = parameters[name].shape
         if array.shape != tuple(expected):
             wrong.append(f'{name} has shape {array.shape}, the model wants {tuple(expected)}')
@@ -144,7 +167,6 @@ def restore(parameters, path):
         raise InputError(f'{path}: does not fit the model: {"; ".join(wrong[:5])}{more}')
     for name, array in arrays.items():
         parameters[name].set_data(Tensor(array, parameters[name].dtype))
-    return metadata
 
 
 def _arrays(parameters):

@@ -9,7 +9,8 @@ from hcma.recipe_io import dump_recipe, load_recipe
 LOG, METRICS, RECIPE = 'log.jsonl', 'metrics.json', 'recipe.yaml'
 # What may differ when a run is resumed: it changes how the run is carried out, not what it computes.
 FREE_ON_RESUME = {('data', 'train'), ('data', 'workers'), ('data', 'prefetch'), ('train', 'checkpoint_every'),
-                  ('train', 'keep_checkpoints'), ('evaluate',), ('name',)}
+                  ('train', 'keep_checkpoints'), ('evaluate',), ('name',), ('model', 'image', 'recompute'),
+                  ('model', 'text', 'recompute'), ('model', 'weights')}
 
 
 def open_run(run_dir, recipe, resume):

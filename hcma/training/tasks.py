@@ -24,7 +24,7 @@ from hcma.models.batched import in_batches
 from hcma.models.hcma import build_model
 from hcma.models.vqa import READS, ImageFeatures, build_vqa
 from hcma.recipe_io import load_recipe
-from hcma.training.checkpoint import ANSWERS, RECIPE, TOKENIZER, load_model, load_vqa, resolve_checkpoint
+from hcma.training.checkpoint import ANSWERS, RECIPE, TOKENIZER, load_model, load_vqa, resolve_checkpoint, start_from
 
 
 def task_of(recipe):
@@ -44,6 +44,7 @@ class Alignment:
 
     def load(self, newest):
         """Read the captions and set up the batches."""
+        self.starts_anew = newest is None
         self.texts = [caption for captions in read_captions(self.recipe.data.train) for caption in captions]
         self.tokenizer = self._tokenizer(newest)
         self.batches = TrainingBatches(self.recipe.data.train, self.recipe, self.tokenizer)
@@ -54,11 +55,16 @@ class Alignment:
             return load_tokenizer(newest / TOKENIZER, text.length)
         if self.recipe.data.tokenizer is not None:
             return load_tokenizer(self.recipe.data.tokenizer, text.length)
+        if self.recipe.model.weights is not None:  # its embeddings mean nothing under another tokenizer
+            return load_tokenizer(resolve_checkpoint(self.recipe.model.weights) / TOKENIZER, text.length)
         return train_tokenizer(self.texts, text.vocab_size, text.length)
 
     def network(self):
-        """A fresh model in its loss."""
-        return alignment_network(self.recipe, self.tokenizer.vocab_size)
+        """A fresh model in its loss, or one that starts from the weights that the recipe names."""
+        network = alignment_network(self.recipe, self.tokenizer.vocab_size)
+        if self.starts_anew and self.recipe.model.weights is not None:
+            start_from(network.model, self.recipe.model.weights)
+        return network
 
 
 def alignment_network(recipe, vocab_size):

@@ -1,4 +1,5 @@
 """A training run, to be read from top to bottom."""
+import sys
 import time
 
 from mindspore.train.callback import RunContext
@@ -39,6 +40,7 @@ def train(recipe, run_dir, resume=False, callbacks=()):
         if progress['data'] != task.fingerprint:
             raise InputError(f'{recipe.data.train}: other data than {run_dir} was trained on; resume with the same')
     begin_run(run_dir, recipe, done)
+    _advise(recipe)
 
     # ---- what happens beside the training
     log = StepLog(run_dir)
@@ -66,6 +68,17 @@ def train(recipe, run_dir, resume=False, callbacks=()):
     _call(callbacks, 'on_train_end', context)
     _record(run_dir, run, done, time.perf_counter() - started, task)
     return run.cur_step_num == run.batch_num * run.epoch_num
+
+
+def _advise(recipe):
+    """Say once what the recipe asks for in vain."""
+    towers = {'image': recipe.model.image, 'text': recipe.model.text}
+    if any(tower.recompute != 'off' for tower in towers.values()) and not backend.recompute_saves_memory():
+        print('note: recompute saves no memory on CPU; smaller batches and micro-batches do', file=sys.stderr)
+    for name, tower in towers.items():
+        if tower.train != 'all' and recipe.model.weights is None and recipe.vqa is None:
+            print(f'note: model.{name}.train is {tower.train}, and the weights that it keeps are random; '
+                  'model.weights=RUN starts from trained ones', file=sys.stderr)
 
 
 def build_step(recipe, vocab_size, total_steps):

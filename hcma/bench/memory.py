@@ -1,0 +1,60 @@
+"""The peak memory of a training step on CPU, each measured in a process of its own.
+
+``python -m hcma.bench.memory`` reads a recipe as YAML from stdin, null for a trivial graph, and prints bytes.
+"""
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import yaml
+
+from hcma import cli
+from hcma.recipe_io import parse_recipe
+
+STEPS = 3
+
+
+def peak(values=None):
+    """The most bytes that a process ever held which trained the recipe ``values`` (a dict), or ran a trivial graph."""
+    # The caller should not have loaded MindSpore: a child's peak begins with what its parent held.
+    done = subprocess.run([sys.executable, '-m', 'hcma.bench.memory'], input=yaml.safe_dump(values),
+                          capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return int(done.stdout.split()[-1])
+
+
+def _main():
+    cli.prepare_process()
+    values = yaml.safe_load(sys.stdin.read())
+    import mindspore as ms
+
+    from hcma import backend
+    from hcma.training import trainer
+    backend.set_up('graph')
+    ms.jit(_trivial)(ms.Tensor(np.ones(4, np.float32))).asnumpy()
+    if values is not None:
+        recipe = parse_recipe(values, 'stdin')
+        step = trainer.build_step(recipe, recipe.model.text.vocab_size, 10)
+        for seed in range(STEPS):
+            step(*map(ms.Tensor, random_batch(recipe, seed)))[1].asnumpy()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def _trivial(x):
+    return x + 1
+
+
+def random_batch(recipe, seed):
+    """Arrays of random pictures, captions, lengths and groups, as a training batch of ``recipe`` has them."""
+    rng, size = np.random.default_rng(seed), recipe.train.batch_size
+    side, text = recipe.model.image.size, recipe.model.text
+    return (rng.integers(0, 256, (size, side, side, 3), dtype=np.uint8),
+            rng.integers(0, text.vocab_size, (size, text.length)).astype(np.int32),
+            rng.integers(3, text.length + 1, size).astype(np.int32),
+            np.stack([np.arange(size), size + np.arange(size)], 1))
+
+
+if __name__ == '__main__':
+    _main()

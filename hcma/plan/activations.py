@@ -1,0 +1,83 @@
+"""Floating-point numbers that a step holds besides parameters, counted from the recipe.
+
+Two ways of holding: ``kept`` counts what the backward pass needs, as a device holds it that reuses the rest;
+``computed`` counts the results of all operations, as MindSpore holds them on CPU, which reuses little inside a graph.
+Per sample in the encoders, for a whole batch in the loss.
+"""
+from dataclasses import dataclass
+
+# Results of an activation, and how many of them its backward pass reads beside its input. MindSpore composes the
+# gradient of the exact GELU of many operations, which on CPU hold as much as seven more results.
+ACTIVATION = {'relu': (1, 0), 'gelu': (8, 1), 'quick_gelu': (3, 2)}
+
+
+@dataclass(frozen=True)
+class Held:
+    """Numbers in the compute type, those that are always float32, and the results of all operations."""
+    kept: float = 0
+    kept_float32: float = 0
+    computed: float = 0
+
+    def __add__(self, other):
+        return Held(self.kept + other.kept, self.kept_float32 + other.kept_float32, self.computed + other.computed)
+
+    def times(self, factor):
+        """This, ``factor`` times."""
+        return Held(self.kept * factor, self.kept_float32 * factor, self.computed * factor)
+
+
+def block(tower, positions, rank=0):
+    """What one block holds of one sample; ``rank`` is that of its low-rank additions."""
+    rows, square = positions * tower.width, tower.heads * positions ** 2
+    hidden = positions * tower.mlp_width
+    results, read = ACTIVATION[tower.activation]
+    # Norm, query, key and value (product, bias, split, transposed), scaled query, context, its transpose, out
+    # (product, bias), sum; norm, down (product, bias), sum.
+    computed = 24 * rows + (2 + results) * hidden + (2 + _biased(tower)) * square
+    # What the second product of each of four layers reads. On CPU it was measured that the rest of an addition is not
+    # there at the peak.
+    added = 4 * positions * rank
+    # Norms read their inputs in float32. The scores' softmax is float32 too.
+    return Held(6 * rows + (1 + read) * hidden + square + added, 2 * rows + square, computed)
+
+
+def _biased(tower):
+    """Results of adding biases to the scores: a mask of texts, directions."""
+    return int(not hasattr(tower, 'grid')) + tower.directions
+
+
+def positions(tower):
+    """Rows of a sample inside an encoder."""
+    if hasattr(tower, 'grid'):
+        return tower.grid ** 2 + (tower.pool == 'class')
+    return tower.length
+
+
+def ends(tower):
+    """What an encoder holds of one sample outside its blocks: pixels and stem, or embeddings; and the last norm."""
+    rows = positions(tower) * tower.width
+    if not hasattr(tower, 'grid'):
+        return Held(2 * rows, rows, 6 * rows)
+    pixels = 3 * tower.size ** 2
+    if tower.stem == 'patchify':
+        return Held(2 * rows, pixels + 2 * rows, 4 * pixels + 6 * rows)
+    total, side = Held(2 * rows, pixels + rows, 3 * pixels + 3 * rows), tower.size
+    for layer, (inputs, outputs) in enumerate(zip((3, *tower.stem_channels), (*tower.stem_channels, tower.width))):
+        out_side = (side - 1) // 2 + 1 if layer < len(tower.stem_channels) else side
+        seen, made = 9 * inputs * out_side ** 2, outputs * out_side ** 2
+        total += Held(made, 0, inputs * side ** 2 + seen + 3 * made)
+        side = out_side
+    return total
+
+
+def encoder(tower, rank):
+    """(what is held of a sample where nothing is recomputed, what recomputing frees, the same of one block)."""
+    one = block(tower, positions(tower), rank if tower.train == 'lora' else 0)
+    whole = one.times(tower.depth) + ends(tower)
+    if tower.recompute == 'off':
+        return whole, Held(), one
+    every = 1 if tower.recompute == 'blocks' else tower.recompute
+    again = -(-tower.depth // every)
+    # A recomputed block keeps its input, and one of them at a time is whole.
+    kept_float32 = one.kept_float32 - positions(tower) * tower.width
+    return whole, Held(one.kept, kept_float32).times(max(again - 1, 0)), one

@@ -1,0 +1,119 @@
+"""Bytes of a training step on one of several devices, part by part, and whether they fit."""
+from dataclasses import dataclass, fields
+from typing import Optional
+
+from hcma.plan import cpu
+from hcma.plan.activations import Held, encoder
+from hcma.plan.levels import features, fusion, projections, samples, scores, towers
+from hcma.plan.parameters import parts
+
+GIB = 2 ** 30
+# What a card keeps back: its runtime, communication, and what lies unused between buffers. An assumption.
+RESERVED = 0.08
+# With micro-batches the scores of a level are made block by block, in at most so many bytes.
+SCORE_BLOCK = 2 ** 28
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a recipe is carried out.
+
+    ``compute`` is fp32, fp16 or bf16: the type of products, activations and weights. With a 16-bit type trained weights
+    have float32 ``masters``, or not. The ``optimizer`` state (moments, masters) is on the 'device', 'sharded' over all
+    ``devices``, or on the 'host'. Micro-batches of None are whole batches, the encoders together in one graph.
+    """
+    device: str = 'ascend-910b'
+    compute: str = 'fp32'
+    masters: bool = True
+    optimizer: str = 'device'
+    devices: int = 1
+    image_micro_batch: Optional[int] = None
+    text_micro_batch: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes on one device, by what they are for."""
+    weights: float
+    masters: float
+    gradients: float
+    optimizer: float
+    image: float
+    text: float
+    features: float
+    loss: float
+    workspace: float
+
+    @property
+    def total(self):
+        """Bytes at the peak."""
+        return sum(getattr(self, field.name) for field in fields(self))
+
+    def fits(self, usable):
+        """Whether ``usable`` bytes are enough."""
+        return self.total <= usable
+
+
+def setting_of(recipe, **options):
+    """The ``Setting`` of a recipe: its micro-batches, and ``options``."""
+    micro = {name: getattr(recipe.train, name, None) for name in ('image_micro_batch', 'text_micro_batch')}
+    return Setting(**{**micro, **options})
+
+
+def usable(setting, memory):
+    """The bytes of a device of ``memory`` bytes that a step may fill."""
+    return memory - cpu.BASELINE if setting.device == 'cpu' else memory * (1 - RESERVED)
+
+
+def needs(recipe, setting):
+    """The ``Needs`` of one training step of ``recipe`` (with ``train.batch_size`` samples on each device)."""
+    return Needs(**cpu.needs(recipe, setting)) if setting.device == 'cpu' else _on_card(recipe, setting)
+
+
+def activations(recipe, setting, recompute=True):
+    """Bytes that the encoders hold for the backward pass, {'image': ..., 'text': ...}."""
+    batches = {'image': setting.image_micro_batch, 'text': setting.text_micro_batch}
+    return {name: _activations(recipe, name, batches[name] or samples(recipe)[name], setting, recompute)
+            for name in batches}
+
+
+def _on_card(recipe, setting):
+    size = 4 if setting.compute == 'fp32' else 2
+    counts = parts(recipe)
+    trained = sum(part.trained for part in counts)
+    off, share = setting.optimizer == 'host', setting.devices if setting.optimizer == 'sharded' else 1
+    masters = size == 2 and setting.masters and not off
+    gradient = 4 if size == 4 or masters else 2
+    held = activations(recipe, setting)
+    batch = recipe.train.batch_size  # features of all devices meet in the loss
+    levels = _bytes(scores(recipe, batch, batch * setting.devices, False), size)
+    if setting.image_micro_batch is not None or setting.text_micro_batch is not None:  # one encoder at a time
+        held[min(held, key=held.get)] = 0
+        levels = min(levels, SCORE_BLOCK * len(recipe.loss.levels))
+    return Needs(weights=size * sum(part.total for part in counts), masters=4 * trained * masters / share,
+                 gradients=gradient * trained, optimizer=0 if off else 8 * trained / share,
+                 features=8 * _features(recipe) * (1 + setting.devices * (setting.devices > 1)),
+                 loss=levels + _bytes(fusion(recipe, batch), size),
+                 workspace=2 * gradient * max(part.largest for part in counts), **held)
+
+
+def _features(recipe):
+    count = samples(recipe)
+    return sum(count[name] * features(recipe, rows, tower) for name, tower, rows in towers(recipe))
+
+
+def _activations(recipe, name, batch, setting, recompute):
+    size = 4 if setting.compute == 'fp32' else 2
+    tower, rows = {name: (tower, rows) for name, tower, rows in towers(recipe)}[name]
+    whole, freed, one = encoder(tower, recipe.model.lora.rank)
+    held = projections(recipe, rows, tower)
+    if tower.train == 'frozen':  # forward only: nothing outlives the block it is in
+        return batch * _bytes(one + held, size)
+    # The backward pass of a block holds about as much again, for gradients.
+    bytes_ = _bytes(whole + held + one, size) - (_bytes(freed, size) if recompute else 0)
+    return batch * bytes_
+
+
+def _bytes(held: Held, size):
+    """In a 16-bit type a softmax is held twice: in float32, and as what the next product reads."""
+    return size * held.kept + 4 * held.kept_float32

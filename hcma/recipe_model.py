@@ -1,0 +1,137 @@
+"""The part of the recipe that describes the model: two encoders, what they share, and what of them is trained."""
+from typing import Annotated, Literal, Optional, Union
+
+from pydantic import Field, field_validator, model_validator
+
+from hcma.presets import PRESETS
+from hcma.recipe_section import Section
+
+Activation = Literal['relu', 'quick_gelu', 'gelu']
+PositiveInt = Field(ge=1)  # reused by every width and count
+
+
+class Encoder(Section):
+    """What both encoders have: how much of one is trained, and which blocks the backward pass computes again."""
+    train: Literal['all', 'lora', 'frozen'] = 'all'
+    recompute: Union[Literal['off', 'blocks'], int] = Field(default='off', description='n: every n-th block')
+
+    @field_validator('recompute', mode='before')
+    @classmethod
+    def _policy(cls, value):
+        if value is False:  # what YAML makes of off
+            return 'off'
+        if value not in ('off', 'blocks') and not (type(value) is int and value >= 1):
+            raise ValueError('must be off, blocks, or a number N from 1 up for every N-th block')
+        return value
+
+
+class ImageTower(Encoder):
+    """The image encoder: pictures of ``size`` x ``size`` pixels to patches and one global feature."""
+    size: int = Field(ge=4)
+    width: int = PositiveInt
+    depth: int = Field(ge=0)
+    heads: int = PositiveInt
+    mlp_width: int = PositiveInt
+    stem: Literal['convolution', 'patchify'] = 'patchify'
+    stem_channels: tuple[Annotated[int, PositiveInt], ...] = ()
+    patch_size: Optional[int] = Field(default=None, ge=1)
+    pool: Literal['class', 'mean'] = 'class'
+    activation: Activation = 'quick_gelu'
+    directions: bool = Field(default=False, description='a relative-position bias per head, started directional')
+
+    @model_validator(mode='before')
+    @classmethod
+    def _convolutions_make_the_patch(cls, values):
+        """Each stride-2 convolution of the stem halves the side, so the patch size follows from their number."""
+        if isinstance(values, dict) and values.get('stem') == 'convolution' and values.get('patch_size') is None:
+            channels = values.get('stem_channels')
+            return {**values, 'patch_size': 2 ** len(channels) if isinstance(channels, (list, tuple)) else 1}
+        return values
+
+    @model_validator(mode='after')
+    def _shapes(self):
+        if self.stem == 'convolution' and (not self.stem_channels or self.patch_size != 2 ** len(self.stem_channels)):
+            raise ValueError('stem_channels: a convolution stem needs one width for each halving of the side '
+                             '(patch_size is 2 to the power of their number)')
+        if not self.patch_size or self.size % self.patch_size:
+            raise ValueError(f'patch_size: {self.patch_size} does not divide the image size {self.size}')
+        return _heads_divide_width(self)
+
+    @property
+    def grid(self):
+        """Patches along one side."""
+        return self.size // self.patch_size
+
+
+class TextTower(Encoder):
+    """The text encoder: ``length`` token ids to words and one sentence feature."""
+    length: int = Field(ge=3)
+    width: int = PositiveInt
+    depth: int = Field(ge=0)
+    heads: int = PositiveInt
+    mlp_width: int = PositiveInt
+    vocab_size: int = Field(ge=260, description='the most tokens a tokenizer trained on the captions may have')
+    causal: bool = True
+    pool: Literal['end', 'mean'] = 'end'
+    word_layer: Optional[int] = Field(default=None, ge=0, description='block whose output the words are; 0 embeddings')
+    activation: Activation = 'quick_gelu'
+    directions: bool = Field(default=False, description='a relative-position bias per head, started directional')
+
+    @model_validator(mode='after')
+    def _shapes(self):
+        if self.word_layer is not None and self.word_layer > self.depth:
+            raise ValueError(f'word_layer: {self.word_layer} is beyond the depth {self.depth}')
+        return _heads_divide_width(self)
+
+
+def _heads_divide_width(tower):
+    if tower.width % tower.heads:
+        raise ValueError(f'heads: {tower.heads} does not divide the width {tower.width}')
+    return tower
+
+
+class Fusion(Section):
+    """The cross-attention of words to patches that tells matched pairs from hard negatives, at the text's width."""
+    depth: int = Field(default=1, ge=1)
+    heads: int = Field(default=4, ge=1)
+
+
+class LoRA(Section):
+    """The low-rank additions (Hu et al., 2022) of encoders whose ``train`` is ``lora``."""
+    rank: int = Field(default=8, ge=1)
+    alpha: float = Field(default=16.0, gt=0, description='the additions count alpha / rank times')
+
+
+class Model(Section):
+    """Both encoders and the widths they share: ``embed_width`` for sentences, ``word_embed_width`` for the rest.
+
+    Phrases are runs of ``phrase_lengths`` words, regions squares of ``region_sizes`` patches a side.
+    """
+    preset: Literal['tiny', 'small', 'vit_b32', 'vit_b16'] = 'small'
+    image: ImageTower
+    text: TextTower
+    embed_width: int = PositiveInt
+    word_embed_width: int = PositiveInt
+    phrase_lengths: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(3,), min_length=1)
+    region_sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(2, 3), min_length=1)
+    fusion: Optional[Fusion] = None
+    lora: LoRA = LoRA()
+    weights: Optional[str] = Field(default=None, description='a run or checkpoint whose weights training starts from')
+
+    @model_validator(mode='before')
+    @classmethod
+    def _preset_below_overrides(cls, values):
+        if not isinstance(values, dict):
+            return values
+        preset = PRESETS.get(str(values.get('preset', 'small')), {})
+        merged = {**preset, **values}
+        for tower in ('image', 'text'):
+            if isinstance(values.get(tower, {}), dict):
+                merged[tower] = {**preset.get(tower, {}), **values.get(tower, {})}
+        return merged
+
+    @model_validator(mode='after')
+    def _fusion_heads_divide(self):
+        if self.fusion is not None and self.text.width % self.fusion.heads:
+            raise ValueError(f'fusion.heads: {self.fusion.heads} does not divide the text width {self.text.width}')
+        return self
