@@ -4,25 +4,14 @@ Nothing here imports MindSpore, so that a wrong recipe is reported before anythi
 """
 from typing import Annotated, Literal, Optional
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from hcma.presets import PRESETS
+from hcma.recipe_loss import Loss, Term
+from hcma.recipe_section import Section
 
-Level = Literal['sentence_global', 'word_patch', 'phrase_region']
-Term = Literal['sentence_global', 'word_patch', 'phrase_region', 'matching']
 Activation = Literal['relu', 'quick_gelu', 'gelu']
 PositiveInt = Field(ge=1)  # reused by every width and count
-
-
-class Section(BaseModel):
-    """A part of the recipe: no unknown keys, no silent conversions, no change after reading."""
-    model_config = ConfigDict(extra='forbid', frozen=True, strict=True, allow_inf_nan=False)
-
-    @field_validator('*', mode='before')
-    @classmethod
-    def _lists_are_tuples(cls, value):
-        """YAML knows lists only."""
-        return tuple(value) if isinstance(value, list) else value
 
 
 class ImageTower(Section):
@@ -158,36 +147,6 @@ class Data(Section):
         return value
 
 
-class Temperature(Section):
-    """The start of every level's temperature, and whether it learns."""
-    initial: float = Field(default=0.07, ge=0.01, le=1.0)
-    learnable: bool = True
-
-
-class Loss(Section):
-    """The levels that are trained, how they score, and the weights of the terms (1 where none is given)."""
-    levels: tuple[Level, ...] = ('sentence_global', 'word_patch')
-    score: Literal['max', 'attention', 'in_pair'] = 'max'
-    weights: dict[Term, float] = {}
-    balance: Literal['fixed', 'uncertainty'] = Field(default='fixed', description='uncertainty: weights are learned')
-    temperature: Temperature = Temperature()
-
-    @field_validator('levels', mode='after')
-    @classmethod
-    def _some_and_once(cls, value):
-        if not value or len(set(value)) != len(value):
-            raise ValueError('needs at least one level, each once')
-        return value
-
-    def terms(self, model):
-        """What is summed: the levels, and the matching of a fusion where ``model`` (the section) has one."""
-        return self.levels + (() if model.fusion is None else ('matching',))
-
-    def weight(self, term):
-        """The weight of ``term`` in the sum."""
-        return self.weights.get(term, 1.0)
-
-
 def _check_weights(key, weights, terms):
     for term, weight in weights.items():
         if term not in terms:
@@ -209,6 +168,8 @@ class Train(Section):
     mode: Literal['graph', 'pynative'] = 'graph'
     epochs: int = PositiveInt
     batch_size: int = Field(default=64, ge=2)
+    image_micro_batch: Optional[int] = Field(default=None, ge=1, description='pictures encoded at once; none: all')
+    text_micro_batch: Optional[int] = Field(default=None, ge=1, description='texts encoded at once; none: all')
     lr: float = Field(default=3e-3, gt=0)
     final_lr: float = Field(default=0.01, ge=0, le=1, description='share of lr left at the last step')
     warmup: float = Field(default=0.1, ge=0, lt=1, description='share of all steps')
@@ -227,6 +188,19 @@ class Train(Section):
         if not all(0 <= beta < 1 for beta in value):
             raise ValueError('must be two numbers from 0 to below 1')
         return value
+
+    @model_validator(mode='after')
+    def _micro_batches_are_parts(self):
+        for key in ('image_micro_batch', 'text_micro_batch'):
+            size = getattr(self, key)
+            if size is not None and size > self.batch_size:
+                raise ValueError(f'{key}: {size} is more than the batch_size {self.batch_size}; give a part of it')
+        return self
+
+    @property
+    def is_staged(self):
+        """Whether a step encodes the batch part by part."""
+        return self.image_micro_batch is not None or self.text_micro_batch is not None
 
 
 class Evaluate(Section):
@@ -285,4 +259,11 @@ class Recipe(Section):
             raise ValueError('loss.weights: they are learned where loss.balance is uncertainty; give one or the other')
         _check_weights('loss.weights', self.loss.weights, terms)
         _check_weights('evaluate.weights', self.evaluate.weights, terms)
+        return self
+
+    @model_validator(mode='after')
+    def _answers_are_not_staged(self):
+        if self.vqa is not None and self.train.is_staged:
+            raise ValueError('train.image_micro_batch, text_micro_batch: are for alignment, a VQA run has one encoder '
+                             'at most; leave them out')
         return self
