@@ -8,6 +8,8 @@ from hcma.losses.blockwise import PER_SCORE, BlockwiseSigmoid, BlockwiseSoftmax
 from hcma.models.attention import Attention
 from hcma.models.scores import LateInteraction, SentenceGlobal
 
+BOTH_MODES = pytest.mark.parametrize('mode', [ms.PYNATIVE_MODE,
+                                              pytest.param(ms.GRAPH_MODE, marks=pytest.mark.graph)])
 BATCH, TEXTS, WORDS, PATCHES, WIDTH = 11, 4, 5, 3, 8
 
 
@@ -61,7 +63,7 @@ def sigmoid_reference(cosine, scale, bias, group, negative, present, smoothing):
     return loss / batch, -sign / (1 + np.exp(sign * score)) / batch, present / (1 + np.exp(-negative)) / batch
 
 
-@pytest.mark.parametrize('mode', [ms.PYNATIVE_MODE, pytest.param(ms.GRAPH_MODE, marks=pytest.mark.graph)])
+@BOTH_MODES
 @pytest.mark.parametrize('kind, smoothing', [('softmax', 0.0), ('softmax', 0.1), ('sigmoid', 0.0)])
 def test_sentence_global_is_the_reference_in_float64(mode, kind, smoothing):
     rng = np.random.default_rng(0)
@@ -83,11 +85,11 @@ def test_sentence_global_is_the_reference_in_float64(mode, kind, smoothing):
         np.testing.assert_allclose(gradient.asnumpy(), wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max() + 1e-7)
 
 
-@pytest.mark.parametrize('mode', [ms.PYNATIVE_MODE, pytest.param(ms.GRAPH_MODE, marks=pytest.mark.graph)])
-@pytest.mark.parametrize('score', [LateInteraction, Attention])
-@pytest.mark.parametrize('kernels', ['1', '0'])
+@BOTH_MODES
+@pytest.mark.parametrize('score, kernels', [(LateInteraction, True), (LateInteraction, False), (Attention, True)])
 def test_local_levels_in_blocks_are_those_of_one_block(mode, score, kernels, monkeypatch):
-    monkeypatch.setattr('hcma.backend.library', lambda: None) if kernels == '0' else None
+    if not kernels:
+        monkeypatch.setattr('hcma.backend.library', lambda: None)
     rng, score = np.random.default_rng(1), score()
     text, image = rows(rng, BATCH, WORDS, WIDTH), rows(rng, BATCH, PATCHES, WIDTH)
     mask = np.arange(WORDS) < rng.integers(1, WORDS + 1, (BATCH, 1))

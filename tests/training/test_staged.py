@@ -3,20 +3,22 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import Tensor
+from mindspore.train.callback import Callback
 
+from hcma.training.checkpoint import MODEL, STATE, checkpoints
 from hcma.training.staged import StagedTrainStep
 from hcma.training.step import HCMATrainStep
-from hcma.training.trainer import build_step
+from hcma.training.trainer import build_step, train
+from helpers.packs import make_pack
 
 EVERY = ['sentence_global', 'word_patch', 'phrase_region']
-FUSION = {'fusion': {'heads': 2}}
+SHALLOW = {'image': {'stem': 'patchify', 'patch_size': 8, 'depth': 0}, 'text': {'depth': 0}}
 BATCH = 6
-# Rows of a part: some divide the batch, some leave a part that has to be filled up.
-CASES = {'levels': ({'levels': EVERY}, {}, False, 4, 2),
-         'fusion': ({'levels': EVERY, 'balance': 'uncertainty'}, FUSION, False, None, 4),
-         'negatives': ({'levels': EVERY, 'label_smoothing': 0.1}, FUSION, True, 2, 5),
-         'in pair': ({'score': 'in_pair'}, {}, True, 3, None),
-         'sigmoid': ({'contrast': 'sigmoid', 'temperature': {'initial': 0.1, 'learnable': False}}, {}, False, 1, 1)}
+# Loss, model, wrong texts, and the rows of a part: some divide the batch, some leave a part that has to be filled up.
+CASES = {'fusion': ({'levels': EVERY, 'balance': 'uncertainty'}, {'fusion': {'heads': 2}}, False, None, 4),
+         'sigmoid': ({'contrast': 'sigmoid', 'score': 'in_pair', 'temperature': {'initial': 0.1, 'learnable': False}},
+                     SHALLOW, True, 4, 1)}
+GRAPH = {'graph': ({'label_smoothing': 0.1}, {**SHALLOW, 'fusion': {'heads': 2}}, True, 2, 5)}
 
 
 def inputs_of(make_batch, recipe, negatives, seed=0):
@@ -27,10 +29,10 @@ def inputs_of(make_batch, recipe, negatives, seed=0):
 
 def steps(make_recipe, vocabulary, case):
     """The fused and the staged step of one case, and the recipe."""
-    loss, model, _, images, texts = CASES[case]
-    train = {'eps': 1e-3, 'batch_size': BATCH}
+    loss, model, _, images, texts = {**CASES, **GRAPH}[case]
+    once = {'eps': 1e-3, 'batch_size': BATCH}
     parts = {'image_micro_batch': images, 'text_micro_batch': texts}
-    recipes = [make_recipe(loss=loss, model=model, train={**train, **extra}) for extra in ({}, parts)]
+    recipes = [make_recipe(loss=loss, model=model, train={**once, **extra}) for extra in ({}, parts)]
     return [build_step(recipe, vocabulary, 10) for recipe in recipes], recipes[0]
 
 
@@ -56,14 +58,15 @@ def test_staged_equals_fused(case, make_recipe, make_batch, vocabulary):
 
 @pytest.mark.graph
 def test_staged_equals_fused_for_three_steps_and_every_piece_compiles_once(make_recipe, make_batch, vocabulary):
-    pair, recipe = steps(make_recipe, vocabulary, 'negatives')
+    pair, recipe = steps(make_recipe, vocabulary, 'graph')
     assert_same(*run(pair, [inputs_of(make_batch, recipe, True, seed) for seed in range(3)]))
     assert [len(piece.compile_cache) for piece in pair[1].pieces] == [1] * 6
 
 
-@pytest.mark.parametrize('place', ['image_tower.to_global.linear', 'text_tower.to_word.linear', 'log_scale'])
+@pytest.mark.parametrize('place', ['image_tower.to_global.linear', 'text_tower.to_sentence.linear', 'log_scale'])
 def test_an_overflow_anywhere_skips_the_whole_step(place, make_recipe, make_batch, vocabulary):
-    recipe = make_recipe(train={'batch_size': BATCH, 'image_micro_batch': 4})
+    recipe = make_recipe(model=SHALLOW, loss={'levels': ['sentence_global']},
+                         train={'batch_size': BATCH, 'image_micro_batch': 4})
     step = build_step(recipe, vocabulary, 10)
     (weight,) = (parameter for parameter in step.weights if place in parameter.name)
     weight.set_data(Tensor(np.full(weight.shape, np.inf), ms.float32))
@@ -72,3 +75,26 @@ def test_an_overflow_anywhere_skips_the_whole_step(place, make_recipe, make_batc
     assert metrics['overflow'] == 1 and step.loss_scale.asnumpy() == before['loss_scale'] / 2
     changed = {p.name for p in step.get_parameters() if not np.array_equal(p.asnumpy(), before[p.name])}
     assert changed == {'loss_scale', 'current_iterator_step', 'last_overflow_iterator_step'}
+
+
+class StopAfter(Callback):
+    """Ends a run after that many steps."""
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def on_train_step_end(self, run_context):
+        if run_context.original_args().cur_step_num == self.steps:
+            run_context.request_stop()
+
+
+def test_a_resumed_staged_run_is_the_uninterrupted_one(make_recipe, tmp_path):
+    data = {'train': str(make_pack(tmp_path / 'data', count=13))}
+    recipe = make_recipe(model={**SHALLOW, 'fusion': {'heads': 2}}, loss={'levels': ['sentence_global']}, data=data,
+                         train={'mode': 'pynative', 'batch_size': 4, 'image_micro_batch': 3})
+    assert train(recipe, tmp_path / 'straight')
+    assert train(recipe, tmp_path / 'broken', callbacks=[StopAfter(2)]) is False
+    assert train(recipe, tmp_path / 'broken', resume=True)
+    ends = [checkpoints(tmp_path / run)[-1] for run in ('straight', 'broken')]
+    for name in (MODEL, STATE):
+        assert (ends[0] / name).read_bytes() == (ends[1] / name).read_bytes()
