@@ -6,11 +6,9 @@ from typing import Literal, Optional
 
 from pydantic import Field, field_validator, model_validator
 
+from hcma.recipe_loss import Loss, Term
 from hcma.recipe_model import Model, PositiveInt
 from hcma.recipe_section import Section
-
-Level = Literal['sentence_global', 'word_patch', 'phrase_region']
-Term = Literal['sentence_global', 'word_patch', 'phrase_region', 'matching']
 
 
 class Data(Section):
@@ -42,36 +40,6 @@ class Data(Section):
         return value
 
 
-class Temperature(Section):
-    """The start of every level's temperature, and whether it learns."""
-    initial: float = Field(default=0.07, ge=0.01, le=1.0)
-    learnable: bool = True
-
-
-class Loss(Section):
-    """The levels that are trained, how they score, and the weights of the terms (1 where none is given)."""
-    levels: tuple[Level, ...] = ('sentence_global', 'word_patch')
-    score: Literal['max', 'attention', 'in_pair'] = 'max'
-    weights: dict[Term, float] = {}
-    balance: Literal['fixed', 'uncertainty'] = Field(default='fixed', description='uncertainty: weights are learned')
-    temperature: Temperature = Temperature()
-
-    @field_validator('levels', mode='after')
-    @classmethod
-    def _some_and_once(cls, value):
-        if not value or len(set(value)) != len(value):
-            raise ValueError('needs at least one level, each once')
-        return value
-
-    def terms(self, model):
-        """What is summed: the levels, and the matching of a fusion where ``model`` (the section) has one."""
-        return self.levels + (() if model.fusion is None else ('matching',))
-
-    def weight(self, term):
-        """The weight of ``term`` in the sum."""
-        return self.weights.get(term, 1.0)
-
-
 def _check_weights(key, weights, terms):
     for term, weight in weights.items():
         if term not in terms:
@@ -93,6 +61,8 @@ class Train(Section):
     mode: Literal['graph', 'pynative'] = 'graph'
     epochs: int = PositiveInt
     batch_size: int = Field(default=64, ge=2)
+    image_micro_batch: Optional[int] = Field(default=None, ge=1, description='pictures encoded at once; none: all')
+    text_micro_batch: Optional[int] = Field(default=None, ge=1, description='texts encoded at once; none: all')
     lr: float = Field(default=3e-3, gt=0)
     final_lr: float = Field(default=0.01, ge=0, le=1, description='share of lr left at the last step')
     warmup: float = Field(default=0.1, ge=0, lt=1, description='share of all steps')
@@ -111,6 +81,19 @@ class Train(Section):
         if not all(0 <= beta < 1 for beta in value):
             raise ValueError('must be two numbers from 0 to below 1')
         return value
+
+    @model_validator(mode='after')
+    def _micro_batches_are_parts(self):
+        for key in ('image_micro_batch', 'text_micro_batch'):
+            size = getattr(self, key)
+            if size is not None and size > self.batch_size:
+                raise ValueError(f'{key}: {size} is more than the batch_size {self.batch_size}; give a part of it')
+        return self
+
+    @property
+    def is_staged(self):
+        """Whether a step encodes the batch part by part."""
+        return self.image_micro_batch is not None or self.text_micro_batch is not None
 
 
 class Evaluate(Section):
@@ -169,4 +152,11 @@ class Recipe(Section):
             raise ValueError('loss.weights: they are learned where loss.balance is uncertainty; give one or the other')
         _check_weights('loss.weights', self.loss.weights, terms)
         _check_weights('evaluate.weights', self.evaluate.weights, terms)
+        return self
+
+    @model_validator(mode='after')
+    def _answers_are_not_staged(self):
+        if self.vqa is not None and self.train.is_staged:
+            raise ValueError('train.image_micro_batch, text_micro_batch: are for alignment, a VQA run has one encoder '
+                             'at most; leave them out')
         return self

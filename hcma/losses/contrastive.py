@@ -1,4 +1,8 @@
-"""The symmetric contrastive loss (InfoNCE, van den Oord et al., 2018; as in CLIP, Radford et al., 2021)."""
+"""The contrastive losses over scores: the symmetric softmax (InfoNCE) or the sigmoid of every pair.
+
+InfoNCE is that of van den Oord et al. (2018) as in CLIP (Radford et al., 2021), the sigmoid loss that of SigLIP
+(Zhai et al., 2023).
+"""
 import mindspore as ms
 from mindspore import ops
 
@@ -6,35 +10,58 @@ from mindspore import ops
 EXCLUDED = -1e4
 
 
-def positives(group_BG):
-    """Which pairs of rows belong together, (B, B) of 0 and 1: those that share any of their G group ids.
+def positives(group_CG, column_group_BG):
+    """Which rows of two groups belong together, (C, B) of 0 and 1: those that share any of their G group ids.
 
-    The columns of ``group_BG`` (B, G) int64 are kinds of identity, such as the same image and the same caption.
+    The columns of a group, int64, are kinds of identity, such as the same image and the same caption.
     """
-    same = ops.equal(ops.expand_dims(group_BG, 1), ops.expand_dims(group_BG, 0))
-    return ops.amax(ops.cast(same, ms.float32), -1)
+    same_CB = ops.equal(group_CG[:, :1], column_group_BG[:, 0])
+    for kind in range(1, group_CG.shape[1]):
+        same_CB = ops.logical_or(same_CB, ops.equal(group_CG[:, kind:kind + 1], column_group_BG[:, kind]))
+    return ops.cast(same_CB, ms.float32)
 
 
-def info_nce(score_BB, positive_BB, negative_B=None, present_B=None):
+def info_nce(score_BB, positive_BB, negative_B=None, present_B=None, smoothing=0.0):
     """Mean over both directions of the cross entropy between the softmax of the scores and the positives.
 
     ``score_BB`` (B_text, B_image) is already divided by the temperature. A row's positives share its target evenly,
-    so a picture that comes twice is never its own negative. ``negative_B`` scores each image with a text that is
-    wrong for it: one more candidate among the texts (as in NegCLIP, Yuksekgonul et al., 2023, but only for its own
-    image), where ``present_B`` is 1. Returns a float32 scalar.
+    so a picture that comes twice is never its own negative; of the target ``smoothing`` is spread evenly over the
+    batch. ``negative_B`` scores each image with a text that is wrong for it: one more candidate among the texts (as in
+    NegCLIP, Yuksekgonul et al., 2023, but only for its own image), where ``present_B`` is 1. Returns a float32 scalar.
     """
     score = ops.cast(score_BB, ms.float32)
     by_image, positive = score.swapaxes(0, 1), positive_BB.swapaxes(0, 1)
+    target = _target(positive, smoothing)
     if negative_B is not None:
-        wrong = ops.cast(negative_B, ms.float32) * present_B + (1 - present_B) * EXCLUDED
+        wrong = excluding(negative_B, present_B)
         by_image = ops.concat((by_image, wrong.reshape(-1, 1)), 1)
-        positive = ops.concat((positive, ops.zeros_like(wrong).reshape(-1, 1)), 1)
-    return 0.5 * (_one_way(score, positive_BB) + _one_way(by_image, positive))
+        target = ops.concat((target, ops.zeros_like(wrong).reshape(-1, 1)), 1)
+    return 0.5 * (_one_way(score, _target(positive_BB, smoothing)) + _one_way(by_image, target))
 
 
-def _one_way(score, positive):
-    likelihood = (ops.log_softmax(score, -1) * positive).sum(-1) / positive.sum(-1)
-    return -likelihood.mean()
+def sigmoid_loss(score_BB, positive_BB, negative_B=None, present_B=None):
+    """Binary cross entropy of every pair, summed over the texts of an image and averaged over the images.
+
+    The scores have their bias already. Wrong texts (see ``info_nce``) are further negatives. A float32 scalar.
+    """
+    score = ops.cast(score_BB, ms.float32)
+    total = (ops.softplus(score) - positive_BB * score).sum()
+    if negative_B is not None:
+        total = total + (ops.softplus(ops.cast(negative_B, ms.float32)) * present_B).sum()
+    return total / score.shape[0]
+
+
+def excluding(negative_B, present_B):
+    """The scores of wrong texts in float32; one that is not there is far below all others."""
+    return ops.cast(negative_B, ms.float32) * present_B + (1 - present_B) * EXCLUDED
+
+
+def _target(positive, smoothing):
+    return (1 - smoothing) * positive / positive.sum(-1, keepdims=True) + smoothing / positive.shape[1]
+
+
+def _one_way(score, target):
+    return -(ops.log_softmax(score, -1) * target).sum(-1).mean()
 
 
 def word_contrast(score_BLL, mask_BL):
@@ -45,12 +72,12 @@ def word_contrast(score_BLL, mask_BL):
     """
     score = ops.cast(score_BLL, ms.float32)
     own = (ops.eye(score.shape[1], score.shape[1], ms.float32) * score).sum(-1)
-    by_word = own - _log_sum(score + (1 - ops.expand_dims(mask_BL, 1)) * EXCLUDED)
-    by_context = own - _log_sum(score.swapaxes(1, 2) + (1 - ops.expand_dims(mask_BL, 1)) * EXCLUDED)
+    by_word = own - log_sum(score + (1 - ops.expand_dims(mask_BL, 1)) * EXCLUDED)
+    by_context = own - log_sum(score.swapaxes(1, 2) + (1 - ops.expand_dims(mask_BL, 1)) * EXCLUDED)
     return -0.5 * ((by_word + by_context) * mask_BL).sum() / ops.maximum(mask_BL.sum(), 1.0)
 
 
-def _log_sum(score):
+def log_sum(score):
     """log(sum(exp(score))) over the last axis, without overflow."""
     top = ops.stop_gradient(ops.amax(score, -1, True))
     return ops.log(ops.exp(score - top).sum(-1)) + top.reshape(score.shape[:-1])

@@ -3,22 +3,26 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
 
-from hcma.losses.contrastive import info_nce, positives, word_contrast
+from hcma.losses.blockwise import FLOATS, BlockwiseSigmoid, BlockwiseSoftmax
+from hcma.losses.contrastive import info_nce, positives, sigmoid_loss, word_contrast
 from hcma.losses.matching import Matching
 from hcma.models.attention import InPair
 from hcma.models.levels import LevelScores
+from hcma.models.scores import SentenceGlobal
 
 
 class HierarchicalLoss(nn.Cell):
-    """``sum_k weight_k * InfoNCE(score_k / temperature_k)`` of a model's levels (and matching), in float32.
+    """``sum_k weight_k * contrast(score_k / temperature_k)`` of a model's levels (and matching), in float32.
 
     ``construct(image (B, S, S, 3) uint8, ids (B, L) int32, length (B,) int32, group (B, G) int64)`` gives the loss,
     a scalar, and the unweighted loss of each of the model's ``terms``, (terms,). Two more inputs, ids (B, L) and
-    lengths (B,) of texts that are wrong for the images (length 0: none), add these as negatives. Where the model has a
-    ``log_variance`` s, the sum is of ``exp(-s_k) * loss_k + s_k`` (Kendall et al., 2018).
+    lengths (B,) of texts that are wrong for the images (length 0: none), add these as negatives. ``contrast`` is
+    'softmax', with label ``smoothing``, or 'sigmoid'. Where the model has a ``log_variance`` s, the sum is of
+    ``exp(-s_k) * loss_k + s_k`` (Kendall et al., 2018). A level whose scores would take more than ``floats`` numbers is
+    computed block by block.
     """
 
-    def __init__(self, model, weights, seed=0):
+    def __init__(self, model, weights, seed=0, contrast='softmax', smoothing=0.0, floats=FLOATS):
         super().__init__(auto_prefix=False)
         self.model = model
         self.part_names = tuple(f'loss_{term}' for term in model.terms)
@@ -28,61 +32,80 @@ class HierarchicalLoss(nn.Cell):
         self.in_pair = tuple(place if within else None for place in model.scores.places)
         self.within = InPair()
         self.pairs = LevelScores(model.levels, pairs=True, kind=model.scores.kind)
+        self.contrast, self.smoothing = contrast, smoothing
+        self.blockwise = nn.CellList([self._blockwise(place, floats) for place in model.scores.places])
         self.matching = None if model.fusion is None else Matching(model.fusion, seed)
 
+    def _blockwise(self, place, floats):
+        score = SentenceGlobal() if place is None else self.model.scores.local
+        if self.contrast == 'sigmoid':
+            return BlockwiseSigmoid(score, floats)
+        return BlockwiseSoftmax(score, self.smoothing, floats)
+
     def construct(self, image_BSS3, ids_BL, length_B, group_BG, negative_ids_BL=None, negative_length_B=None):
-        positive_BB = positives(group_BG)
         image = self.model.image_tower(image_BSS3)
-        text, negative, present_B = self._texts(ids_BL, length_B, negative_ids_BL, negative_length_B)
-        scores = self._scores(text, image)
-        losses = self._contrasts(scores, text, image, positive_BB, negative, present_B)
+        if negative_ids_BL is None:
+            return self.of_features(self.model.text_tower(ids_BL, length_B), image, group_BG)
+        # Both kinds of texts are encoded at once.
+        text = self.model.text_tower(ops.concat((ids_BL, negative_ids_BL)), ops.concat((length_B, negative_length_B)))
+        return self.of_features(text, image, group_BG, negative_length_B)
+
+    def of_features(self, text, image, group_BG, negative_length_B=None):
+        """The same of the towers' features, tuples; with ``negative_length`` the wrong texts follow the B texts."""
+        batch, negative, present_B = group_BG.shape[0], None, ops.zeros((group_BG.shape[0],), ms.float32)
+        if negative_length_B is not None:
+            text, negative = _split(text, batch)
+            present_B = ops.cast(negative_length_B > 0, ms.float32)
+        wrong = None if negative is None else self.model.scaled(self.pairs(negative, image))
+        losses, total_BB = (), None
+        for number in range(len(self.in_pair)):
+            loss, score_BB = self._level(number, text, image, group_BG, wrong, present_B)
+            losses = losses + (loss,)
+            if score_BB is not None:
+                total_BB = score_BB if total_BB is None else total_BB + score_BB
         if self.matching is not None:
-            losses = losses + (self._match(scores, text, image, positive_BB, negative, present_B),)
+            losses = losses + (self._match(total_BB, text, image, positives(group_BG, group_BG), negative, present_B),)
         by_term = ops.cast(ops.stack(losses), ms.float32)
         if self.model.log_variance is None:
             return (by_term * self.weight).sum(), by_term
         log_variance = ops.cast(self.model.log_variance, ms.float32)
         return (by_term * ops.exp(-log_variance) + log_variance).sum(), by_term
 
-    def _texts(self, ids_BL, length_B, negative_ids_BL, negative_length_B):
-        """Features of the texts and of the wrong ones, encoded at once, and where there are wrong ones."""
-        if negative_ids_BL is None:
-            return self.model.text_tower(ids_BL, length_B), None, None
-        batch = ids_BL.shape[0]
-        both = self.model.text_tower(ops.concat((ids_BL, negative_ids_BL)), ops.concat((length_B, negative_length_B)))
-        text, negative = (), ()
-        for feature in both:
-            text, negative = text + (feature[:batch],), negative + (feature[batch:],)
-        return text, negative, ops.cast(negative_length_B > 0, ms.float32)
+    def _level(self, number, text, image, group_BG, wrong, present_B):
+        """The loss of one level, and its scaled scores (B, B) where they are made as a whole and compare pairs."""
+        scale, bias = self.model.line(number)
+        place = self.in_pair[number]
+        if place is not None:
+            return word_contrast(self.within(text[place[0]], image[place[2]]) * scale + bias, text[place[1]]), None
+        text, mask, image = self._parts(number, text, image)
+        blockwise, batch = self.blockwise[number], text.shape[0]
+        if blockwise.size(text, image) < batch and self.matching is None:
+            negative_B = ops.zeros((batch,), ms.float32) if wrong is None else wrong[number]
+            return blockwise(text, mask, image, scale, bias, group_BG, negative_B, present_B)[0], None
+        score_BB = blockwise.score(text, mask, image) * scale + bias
+        negative_B = None if wrong is None else wrong[number]
+        if self.contrast == 'sigmoid':
+            return sigmoid_loss(score_BB, positives(group_BG, group_BG), negative_B, present_B), score_BB
+        return info_nce(score_BB, positives(group_BG, group_BG), negative_B, present_B, self.smoothing), score_BB
 
-    def _scores(self, text, image):
-        """The scaled scores (B, B) of every level; of one that contrasts within pairs, those of its words (B, L, L)."""
-        scores = ()
-        for number, place in enumerate(self.in_pair):
-            if place is None:
-                scores = scores + (self.model.scores.level(number, text, image),)
-            else:
-                scores = scores + (self.within(text[place[0]], image[place[2]]),)
-        return self.model.scaled(scores)
+    def _parts(self, number, text, image):
+        """Text, mask and image features of one level."""
+        place = self.model.scores.places[number]
+        if place is None:
+            return text[0], ops.ones((text[0].shape[0], 1), ms.float32), image[0]
+        return text[place[0]], text[place[1]], image[place[2]]
 
-    def _contrasts(self, scores, text, image, positive_BB, negative, present_B):
-        wrong = None if negative is None else self.model.scaled(self.pairs(negative, image))
-        losses = ()
-        for number, place in enumerate(self.in_pair):
-            if place is not None:
-                losses = losses + (word_contrast(scores[number], text[place[1]]),)
-            elif wrong is None:
-                losses = losses + (info_nce(scores[number], positive_BB),)
-            else:
-                losses = losses + (info_nce(scores[number], positive_BB, wrong[number], present_B),)
-        return losses
-
-    def _match(self, scores, text, image, positive_BB, negative, present_B):
+    def _match(self, total_BB, text, image, positive_BB, negative, present_B):
         fusion = self.model.fusion
-        total_BB = ops.zeros_like(positive_BB)
-        for number, place in enumerate(self.in_pair):
-            if place is None:
-                total_BB = total_BB + scores[number]
+        total_BB = ops.zeros_like(positive_BB) if total_BB is None else total_BB
         wrong = None if negative is None else fusion.text_parts(negative)
         text, image = fusion.text_parts(text), fusion.image_parts(image)
         return self.matching(text, image, total_BB, positive_BB, wrong, present_B)
+
+
+def _split(text, batch):
+    """The features of the first ``batch`` texts and of the rest."""
+    first, rest = (), ()
+    for feature in text:
+        first, rest = first + (feature[:batch],), rest + (feature[batch:],)
+    return first, rest

@@ -13,8 +13,13 @@ SHARPNESS = 20.0
 class Contexts(nn.Cell):
     """The context of each word among the patches of its own image: (B, L, E), (B, P, E) to normalised (B, L, E)."""
 
+    def __init__(self):
+        super().__init__()
+        # ops.softmax does not compile inside a gradient that a bprop takes (losses/blockwise.py).
+        self.softmax = ops.Softmax(-1)
+
     def construct(self, word_BLE, patch_BPE):
-        weight_BLP = ops.softmax(SHARPNESS * ops.bmm(word_BLE, patch_BPE.swapaxes(1, 2)), -1)
+        weight_BLP = self.softmax(SHARPNESS * ops.bmm(word_BLE, patch_BPE.swapaxes(1, 2)))
         return normalise(ops.bmm(weight_BLP, patch_BPE))
 
 
@@ -43,6 +48,10 @@ class Attention(nn.Cell):
         every = ops.broadcast_to(word_TLE.reshape(1, texts * words, width), (images, texts * words, width))
         fit = (self.contexts(every, patch_IPE) * every).sum(-1).reshape(images, texts, words)
         return ((fit * mask_TL).sum(2) / ops.maximum(mask_TL.sum(1), 1.0)).swapaxes(0, 1)
+
+    def floats(self, word_shape, patch_shape):
+        """How many numbers are in memory for each pair: weights and contexts of every word."""
+        return 4 * word_shape[1] * (patch_shape[1] + word_shape[2])
 
 
 class InPair(nn.Cell):

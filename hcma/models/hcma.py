@@ -11,6 +11,7 @@ from hcma.models.levels import LevelScores
 from hcma.models.towers import ImageTower, TextTower
 
 MAX_LOG_SCALE = math.log(100)
+BIAS = -10.0  # at first every pair looks like the wrong one that nearly all of them are
 
 
 class HCMA(nn.Cell):
@@ -18,7 +19,8 @@ class HCMA(nn.Cell):
 
     ``construct(image (B, S, S, 3) uint8, ids (B, L) int32, length (B,) int32)`` gives a tuple with the scaled score
     ``cosine / temperature`` (B_text, B_image) of each level, in the order of ``levels``. ``fusion`` is None or the
-    cell that tells matched pairs from others; ``log_variance`` is None or what balances the terms of the loss.
+    cell that tells matched pairs from others; ``log_variance`` is None or what balances the terms of the loss; ``bias``
+    is None or added to every scaled score, one for each level, as the sigmoid loss needs (Zhai et al., 2023).
     """
 
     def __init__(self, config, vocab_size, loss, seed):
@@ -30,6 +32,9 @@ class HCMA(nn.Cell):
         self.scores = LevelScores(self.levels, kind=loss.score)
         start = Tensor(np.full(len(self.levels), -math.log(loss.temperature.initial), np.float32))
         self.log_scale = Parameter(start, requires_grad=loss.temperature.learnable)
+        self.bias = None
+        if loss.contrast == 'sigmoid':
+            self.bias = Parameter(Tensor(np.full(len(self.levels), BIAS, np.float32)))
         self.fusion = None
         if config.fusion is not None:
             self.fusion = Fusion(config, self.text_tower.names, self.image_tower.names, init)
@@ -41,12 +46,17 @@ class HCMA(nn.Cell):
         return self.scaled(self.scores(self.text_tower(ids_BL, length_B), self.image_tower(image_BSS3)))
 
     def scaled(self, scores):
-        """A tuple of one cosine score per level, each divided by its level's temperature."""
-        scale = ops.exp(ops.cast(self.log_scale, ms.float32))
+        """A tuple of one cosine score per level, each divided by its level's temperature, and with its bias."""
         scaled = ()
         for number, score in enumerate(scores):
-            scaled = scaled + (score * scale[number],)
+            scale, bias = self.line(number)
+            scaled = scaled + (score * scale + bias,)
         return scaled
+
+    def line(self, level):
+        """Scale and bias of one level, float32 scalars: of its cosines they make its scaled scores."""
+        bias = 0.0 if self.bias is None else ops.cast(self.bias, ms.float32)[level]
+        return ops.exp(ops.cast(self.log_scale, ms.float32))[level], bias
 
     def clamp_scales(self):
         """Keep every log-scale in [0, ln 100]; clamping inside the loss would cut its gradient and let it stick."""

@@ -14,12 +14,23 @@ BELOW_EVERY_COSINE = -4.0
 
 def sentence_global(sentence_BE, global_BE):
     """Cosine of every sentence with every global image feature, (B_text, B_image)."""
-    return ops.matmul(sentence_BE, global_BE.swapaxes(0, 1))
+    return ops.MatMul(transpose_b=True)(sentence_BE, global_BE)
 
 
 def sentence_global_pairs(sentence_BE, global_BE):
     """Cosine of each sentence with its own image, (B,)."""
     return (sentence_BE * global_BE).sum(-1)
+
+
+class SentenceGlobal(nn.Cell):
+    """``sentence_global`` as a cell that is called like those of local levels; there is no mask to heed."""
+
+    def construct(self, sentence_TE, mask, global_IE):
+        return sentence_global(sentence_TE, global_IE)
+
+    def floats(self, text_shape, image_shape):
+        """How many numbers are in memory for each pair, besides its score."""
+        return 0
 
 
 class BestMatches(nn.Cell):
@@ -38,6 +49,7 @@ class BestMatches(nn.Cell):
         self.product = ops.MatMul(transpose_b=True)
         self.transposed_product = ops.MatMul(transpose_a=True)
         self.scatter = ops.ScatterNd()
+        self.range = ops.Range()
 
     def construct(self, word_TLE, patch_IPE):
         texts, words, width = word_TLE.shape
@@ -51,7 +63,8 @@ class BestMatches(nn.Cell):
     def bprop(self, word_TLE, patch_IPE, out, dout):
         texts, words, width = word_TLE.shape
         images, patches, _ = patch_IPE.shape
-        text, word, image, patch = (ops.arange(n).astype(ms.int32) for n in (texts, words, images, patches))
+        # Range: inside a gradient that another bprop takes (losses/blockwise.py) arange does not compile.
+        text, word, image, patch = (self.range(0, n, 1) for n in (texts, words, images, patches))
         row = text.reshape(-1, 1, 1) * words + word.reshape(1, -1, 1)
         from_patch = (row * images + image.reshape(1, 1, -1)) * patches + ops.cast(out[1], ms.int32)
         row = text.reshape(-1, 1, 1) * words + ops.cast(out[3], ms.int32)
@@ -74,13 +87,19 @@ class LateInteraction(nn.Cell):
 
     def __init__(self):
         super().__init__()
-        self.best_matches = compiled.BestMatches() if backend.compiles_kernels() else BestMatches()
+        self.is_compiled = backend.compiles_kernels()
+        self.best_matches = compiled.BestMatches() if self.is_compiled else BestMatches()
 
     def construct(self, word_TLE, mask_TL, patch_IPE):
         one = ops.ones(patch_IPE.shape[:2] + (1,), patch_IPE.dtype)
         best_patch, _, best_word, _ = self.best_matches(_with_mask(word_TLE, mask_TL), ops.concat((patch_IPE, one), -1))
         return _mean_of_bests((best_patch * ops.expand_dims(mask_TL, -1)).sum(1), best_word.mean(-1),
                               mask_TL.sum(1, keepdims=True))
+
+    def floats(self, word_shape, patch_shape):
+        """How many numbers are in memory for each pair: maxima and places, and without kernels three products."""
+        words, patches = word_shape[1], patch_shape[1]
+        return 4 * (words + patches) + (0 if self.is_compiled else 3 * words * patches)
 
 
 class LateInteractionPairs(nn.Cell):

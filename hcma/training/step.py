@@ -48,10 +48,14 @@ class HCMATrainStep(nn.TrainOneStepCell):
         return ['loss', *self.network.part_names, *scales, *weights, 'grad_norm', 'loss_scale', 'overflow', 'lr']
 
     def construct(self, *inputs):
-        lr = self.optimizer.learning_rate()
-        scale = self.loss_scale + 0.0  # a copy: the parameter itself changes below
         steering = self._steering()
         (_, loss, parts), gradients = self.value_and_grad(*inputs)
+        return self.update(loss, parts, gradients, steering)
+
+    def update(self, loss, parts, gradients, steering):
+        """What follows from the gradients of the scaled loss; returns loss and metrics."""
+        lr = self.optimizer.learning_rate()
+        scale = self.loss_scale + 0.0  # a copy: the parameter itself changes below
         gradients = self.grad_reducer(gradients)
         norm = ops.sqrt(ops.addn(self.map(_square_sum, self._times(1 / scale, gradients))))
         finite = ops.isfinite(norm)

@@ -70,7 +70,8 @@ class Alignment:
 def alignment_network(recipe, vocab_size):
     """The model of ``recipe``, with weights drawn by its seed, in the hierarchical loss."""
     model = build_model(recipe, vocab_size)
-    return HierarchicalLoss(model, [recipe.loss.weight(term) for term in model.terms], recipe.seed)
+    weights = [recipe.loss.weight(term) for term in model.terms]
+    return HierarchicalLoss(model, weights, recipe.seed, recipe.loss.contrast, recipe.loss.label_smoothing)
 
 
 class QuestionAnswering:

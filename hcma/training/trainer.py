@@ -11,6 +11,7 @@ from hcma.training.callbacks import Checkpoints, ProgressBar, StepLog, StopOnSig
 from hcma.training.checkpoint import checkpoints, load_state
 from hcma.training.optimizer import build_optimizer
 from hcma.training.run_folder import begin_run, open_run, update_metrics
+from hcma.training.staged import StagedTrainStep
 from hcma.training.step import HCMATrainStep
 from hcma.training.tasks import alignment_network, task_of
 
@@ -87,10 +88,13 @@ def build_step(recipe, vocab_size, total_steps):
 
 
 def step_of(network, train, total_steps):
-    """The compiled training step of ``network`` as the recipe's ``train`` section says."""
+    """The training step of ``network``, in one graph or in stages, as the recipe's ``train`` section says."""
     optimizer = build_optimizer(network, train, total_steps)
     manager = DynamicLossScaleManager(train.loss_scale.initial, train.loss_scale.factor, train.loss_scale.window)
-    return HCMATrainStep(network, optimizer, manager, train.clip_norm).set_train()
+    if not train.is_staged:
+        return HCMATrainStep(network, optimizer, manager, train.clip_norm).set_train()
+    return StagedTrainStep(network, optimizer, manager, train.clip_norm, train.image_micro_batch,
+                           train.text_micro_batch).set_train()
 
 
 def _context(recipe, step, batches, done):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from hcma.losses.contrastive import info_nce, positives, word_contrast
+from hcma.losses.contrastive import info_nce, positives, sigmoid_loss, word_contrast
 
 ALONE = [[0, 10], [1, 11], [2, 12], [3, 13], [4, 14]]
 SAME_IMAGE = [[0, 10], [0, 11], [2, 12], [3, 13], [2, 14]]
@@ -23,12 +23,17 @@ def reference(score, group):
     return total / (2 * len(score))
 
 
+def both(group):
+    """Which rows of one group belong together."""
+    return positives(Tensor(group), Tensor(group))
+
+
 def loss(score, group):
-    return info_nce(Tensor(score, ms.float32), positives(Tensor(group))).asnumpy()
+    return info_nce(Tensor(score, ms.float32), both(group)).asnumpy()
 
 
 def gradient(score, group):
-    positive_BB = positives(Tensor(group))
+    positive_BB = both(group)
     return ms.grad(lambda score: info_nce(score, positive_BB))(Tensor(score, ms.float32)).asnumpy()
 
 
@@ -47,13 +52,13 @@ def test_loss_is_the_reference_and_its_gradient_the_numerical_one(score, group, 
 def test_either_column_of_group_ids_makes_positives():
     expected = np.eye(5)
     expected[0, 1] = expected[1, 0] = expected[1, 2] = expected[2, 1] = 1
-    assert np.array_equal(positives(Tensor(BOTH)).asnumpy(), expected)
+    assert np.array_equal(both(BOTH).asnumpy(), expected)
 
 
 def test_group_ids_that_differ_in_the_last_of_63_bits_are_different():
     large = 2 ** 62
-    group = Tensor(np.array([[large], [large + 1], [large]]))
-    assert np.array_equal(positives(group).asnumpy(), [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
+    group = np.array([[large], [large + 1], [large]])
+    assert np.array_equal(both(group).asnumpy(), [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
 
 
 @pytest.mark.parametrize('group', [ALONE, SAME_IMAGE])
@@ -69,7 +74,7 @@ def test_copies_of_an_image_attract_each_other_as_they_attract_themselves():
 
 def test_copies_that_match_and_nothing_else_leave_nothing_to_learn():
     """Every positive far above every negative: the loss is the entropy of the shared targets, the gradient zero."""
-    positive = positives(Tensor(SAME_IMAGE)).asnumpy()
+    positive = both(SAME_IMAGE).asnumpy()
     perfect = 100.0 * positive
     assert loss(perfect, SAME_IMAGE) == pytest.approx(np.log(positive.sum(1)).mean(), rel=1e-5)
     np.testing.assert_allclose(gradient(perfect, SAME_IMAGE), 0, atol=1e-6)
@@ -86,7 +91,7 @@ def test_scores_of_ten_thousand_stay_finite(group):
 
 def test_half_precision_scores_are_compared_in_float32(score):
     half = Tensor(score, ms.float16)
-    found = info_nce(half, positives(Tensor(ALONE)))
+    found = info_nce(half, both(ALONE))
     assert found.dtype == ms.float32
     assert found.asnumpy() == pytest.approx(reference(half.asnumpy().astype(np.float64), ALONE), rel=1e-5)
 
@@ -97,13 +102,13 @@ def test_a_wrong_text_is_one_more_candidate_for_its_own_image_alone(score):
     by_text = np.mean([np.log(np.exp(row).sum()) - row[n] for n, row in enumerate(score)])
     by_image = np.mean([np.log(np.exp(column).sum() + keep * np.exp(extra)) - column[n]
                         for n, (column, extra, keep) in enumerate(zip(score.T, wrong, present))])
-    found = info_nce(Tensor(score, ms.float32), positives(Tensor(ALONE)), Tensor(wrong, ms.float32),
+    found = info_nce(Tensor(score, ms.float32), both(ALONE), Tensor(wrong, ms.float32),
                      Tensor(present, ms.float32))
     assert found.asnumpy() == pytest.approx((by_text + by_image) / 2, rel=1e-5)
 
 
 def test_absent_wrong_texts_change_nothing(score):
-    absent, positive_BB = Tensor(np.zeros(5), ms.float32), positives(Tensor(BOTH))
+    absent, positive_BB = Tensor(np.zeros(5), ms.float32), both(BOTH)
     for huge in (1e3, -1e3):
         found = info_nce(Tensor(score, ms.float32), positive_BB, Tensor(np.full(5, huge), ms.float32), absent)
         assert found.asnumpy() == pytest.approx(loss(score, BOTH), rel=1e-6)
@@ -120,3 +125,18 @@ def test_word_contrast_is_its_definition_over_the_words_that_count():
     found = word_contrast(Tensor(matrix, ms.float32), Tensor(mask, ms.float32)).asnumpy()
     assert found == pytest.approx(np.sum(terms) / 2 / mask.sum(), rel=1e-5)
     assert word_contrast(Tensor(matrix, ms.float32), Tensor(mask * 0, ms.float32)).asnumpy() == 0
+
+
+@pytest.mark.parametrize('group', [ALONE, BOTH])
+def test_label_smoothing_spreads_that_share_of_the_targets_over_the_batch(score, group):
+    uniform = np.mean([np.log(np.exp(matrix).sum(1)).mean() - matrix.mean() for matrix in (score, score.T)])
+    found = info_nce(Tensor(score, ms.float32), both(group), smoothing=0.2).asnumpy()
+    assert found == pytest.approx(0.8 * reference(score, group) + 0.2 * uniform, rel=1e-5)
+
+
+def test_sigmoid_loss_judges_every_pair_alone(score):
+    wrong, present = np.arange(5.0) - 2, np.array([1, 0, 1, 1, 0])
+    sign = 2 * both(BOTH).asnumpy() - 1
+    expected = np.log1p(np.exp(-sign * score)).sum() + (present * np.log1p(np.exp(wrong))).sum()
+    found = sigmoid_loss(Tensor(score, ms.float32), both(BOTH), Tensor(wrong, ms.float32), Tensor(present, ms.float32))
+    assert found.asnumpy() == pytest.approx(expected / 5, rel=1e-5)

@@ -1,0 +1,168 @@
+"""The contrastive losses of large batches, exactly, a block of texts at a time: no (B, B) is ever in memory.
+
+One loop over the blocks gives the loss and, for each text and image, what its softmax needs; another makes the scores
+of every block once more and takes their gradient at once.
+"""
+import math
+
+import mindspore as ms
+from mindspore import Tensor, nn, ops
+
+from hcma.losses.contrastive import EXCLUDED, excluding, positives
+
+HALF = math.log(2)
+# What a block may take, 256 MB, of which a score takes about so many numbers, one for each matrix made of it.
+FLOATS = 2 ** 26
+PER_SCORE = 32
+
+
+class Blockwise(nn.Cell):
+    """The loop that both losses share. ``score(text (C, ...), mask (C, ...), image (B, ...))`` gives cosines (C, B).
+
+    ``construct(text (B, ...), mask (B, ...), image (B, ...), scale, bias, group (B, G), negative (B,), present (B,))``
+    gives the loss of the scores ``scale * cosine + bias``, then what the backward pass needs: two numbers for each
+    text and one for each image, (B,). There are gradients of text, image, scale, bias and negative, the scaled score
+    of each image with a wrong text. C is as many texts as ``floats`` numbers in memory allow; the last block is filled
+    up.
+    """
+
+    def __init__(self, score, floats=FLOATS):
+        super().__init__()
+        self.score = score
+        self.floats = floats
+        # Twice as fast on CPU as amax.
+        self.top_of_row, self.top_of_column = ops.ArgMaxWithValue(1, True), ops.ArgMaxWithValue(0)
+        self.pull = ops.GradOperation(get_all=True, sens_param=True)(score)
+
+    def bprop(self, text, mask, image, scale, bias, group_BG, negative_B, present_B, out, dout):
+        size = self.size(text, image)
+        text_KC, mask_KC, group_KC = _cut(text, size), _cut(mask, size), _cut(group_BG, size)
+        row_KC, inverse_KC, valid_KC = _cut(out[1], size), _cut(out[2], size), self._valid(text, size)
+        # ops.zeros: with zeros_like a gradient inside a bprop does not compile
+        dtext_KC, dimage = ops.zeros(text_KC.shape, ms.float32), ops.zeros(image.shape, ms.float32)
+        dscale, dbias = ops.zeros((), ms.float32), ops.zeros((), ms.float32)
+        k = Tensor(0, ms.int32)
+        while k < text_KC.shape[0]:
+            text_C, mask_C = ops.gather(text_KC, k, 0), ops.gather(mask_KC, k, 0)
+            cosine_CB = ops.cast(self.score(text_C, mask_C, image), ms.float32)
+            slope_CB = self._slope(cosine_CB * scale, bias, positives(ops.gather(group_KC, k, 0), group_BG),
+                                   ops.gather(row_KC, k, 0), ops.gather(inverse_KC, k, 0), out[2], out[3])
+            if text_KC.shape[0] * size > text.shape[0]:
+                slope_CB = slope_CB * ops.gather(valid_KC, k, 0)
+            pulled = self.pull(text_C, mask_C, image, slope_CB)
+            dtext_KC, dimage = _put(dtext_KC, k, pulled[0]), dimage + pulled[2]
+            dscale, dbias = dscale + (slope_CB * cosine_CB).sum(), dbias + self._bias_slope(slope_CB)
+            k = k + 1
+        share = dout[0] / text.shape[0]
+        dtext = dtext_KC.reshape((-1,) + text.shape[1:])[:text.shape[0]]
+        dnegative_B = self._negative_slope(negative_B, present_B, out[3]) * share
+        return (dtext * (share * scale), mask * 0, dimage * (share * scale), dscale * share, dbias * share,
+                group_BG * 0, dnegative_B, present_B * 0)
+
+    def size(self, text, image):
+        """How many texts are a block; the whole batch where it fits."""
+        texts = self.floats // (image.shape[0] * (PER_SCORE + self.score.floats(text.shape, image.shape)))
+        texts = texts if texts > 0 else 1
+        return texts if texts < text.shape[0] else text.shape[0]
+
+    def _valid(self, text, size):
+        """1 for each text and 0 for what fills up the last block, (K, C, 1)."""
+        return _cut(ops.ones((text.shape[0], 1), ms.float32), size)
+
+
+class BlockwiseSoftmax(Blockwise):
+    """``info_nce`` block by block, where a bias would change nothing.
+
+    What it keeps are the log-sums over images and 1 / count of positives of every text, and the log-sums over texts.
+    """
+
+    def __init__(self, score, smoothing=0.0, floats=FLOATS):
+        super().__init__(score, floats)
+        self.smoothing = smoothing
+
+    def construct(self, text, mask, image, scale, bias, group_BG, negative_B, present_B):
+        batch, size = text.shape[0], self.size(text, image)
+        text_KC, mask_KC, group_KC = _cut(text, size), _cut(mask, size), _cut(group_BG, size)
+        valid_KC = self._valid(text, size)
+        row_KC, own_KC, count_KC = (ops.zeros(text_KC.shape[:2], ms.float32) for _ in range(3))
+        drawn_B, top_B = ops.zeros((batch,), ms.float32), ops.full((batch,), -3e38, dtype=ms.float32)
+        sum_B, spread_B = ops.zeros((batch,), ms.float32), ops.zeros((batch,), ms.float32)
+        k = Tensor(0, ms.int32)
+        while k < text_KC.shape[0]:
+            cosine_CB = self.score(ops.gather(text_KC, k, 0), ops.gather(mask_KC, k, 0), image)
+            score_CB = ops.cast(cosine_CB, ms.float32) * scale
+            positive_CB = positives(ops.gather(group_KC, k, 0), group_BG)
+            top_C1 = self.top_of_row(score_CB)[1]
+            row_KC = _put(row_KC, k, ops.log(ops.exp(score_CB - top_C1).sum(-1)) + top_C1.reshape(-1))
+            valid_C1 = ops.gather(valid_KC, k, 0)
+            if text_KC.shape[0] * size > batch:
+                positive_CB, score_CB = positive_CB * valid_C1, score_CB + (1 - valid_C1) * EXCLUDED
+            own_CB = positive_CB * score_CB
+            own_KC, count_KC = _put(own_KC, k, own_CB.sum(-1)), _put(count_KC, k, positive_CB.sum(-1))
+            drawn_B = drawn_B + own_CB.sum(0)
+            higher_B = ops.maximum(top_B, self.top_of_column(score_CB)[1])
+            sum_B = sum_B * ops.exp(top_B - higher_B) + ops.exp(score_CB - higher_B).sum(0)
+            top_B = higher_B
+            if self.smoothing:
+                spread_B = spread_B + (score_CB * valid_C1).sum(0)
+            k = k + 1
+        row_B, own_B = row_KC.reshape(-1)[:batch], own_KC.reshape(-1)[:batch]
+        # positives are symmetric, so an image has as many as its text
+        inverse_B = 1 / ops.maximum(count_KC.reshape(-1)[:batch], 1.0)
+        column_B = ops.log(sum_B) + top_B
+        column_B = column_B + ops.softplus(excluding(negative_B, present_B) - column_B)
+        target_B = (1 - self.smoothing) * (own_B + drawn_B) * inverse_B + 2 * self.smoothing / batch * spread_B
+        return 0.5 * (row_B + column_B - target_B).mean(), row_B, inverse_B, column_B
+
+    def _slope(self, score_CB, bias, positive_CB, row_C, inverse_C, inverse_B, column_B):
+        # halved by adding log(2) to vectors, which is cheaper than to halve matrices
+        likely_CB = ops.exp(score_CB - ops.expand_dims(row_C + HALF, 1)) + ops.exp(score_CB - (column_B + HALF))
+        kept = 0.5 * (1 - self.smoothing)
+        slope_CB = likely_CB - positive_CB * (ops.expand_dims(kept * inverse_C, 1) + kept * inverse_B)
+        return slope_CB - self.smoothing / column_B.shape[0] if self.smoothing else slope_CB
+
+    def _negative_slope(self, negative_B, present_B, column_B):
+        return 0.5 * ops.exp(excluding(negative_B, present_B) - column_B) * present_B
+
+    def _bias_slope(self, slope_CB):
+        return 0.0
+
+
+class BlockwiseSigmoid(Blockwise):
+    """``sigmoid_loss`` block by block; it needs no numbers kept."""
+
+    def construct(self, text, mask, image, scale, bias, group_BG, negative_B, present_B):
+        batch, size = text.shape[0], self.size(text, image)
+        text_KC, mask_KC, group_KC = _cut(text, size), _cut(mask, size), _cut(group_BG, size)
+        valid_KC, total = self._valid(text, size), (ops.softplus(negative_B) * present_B).sum()
+        k = Tensor(0, ms.int32)
+        while k < text_KC.shape[0]:
+            cosine_CB = self.score(ops.gather(text_KC, k, 0), ops.gather(mask_KC, k, 0), image)
+            score_CB = ops.cast(cosine_CB, ms.float32) * scale + bias
+            loss_CB = ops.softplus(score_CB) - positives(ops.gather(group_KC, k, 0), group_BG) * score_CB
+            if text_KC.shape[0] * size > batch:
+                loss_CB = loss_CB * ops.gather(valid_KC, k, 0)
+            total = total + loss_CB.sum()
+            k = k + 1
+        return total / batch, present_B, present_B, present_B
+
+    def _slope(self, score_CB, bias, positive_CB, row_C, inverse_C, inverse_B, column_B):
+        return ops.sigmoid(score_CB + bias) - positive_CB
+
+    def _negative_slope(self, negative_B, present_B, column_B):
+        return ops.sigmoid(negative_B) * present_B
+
+    def _bias_slope(self, slope_CB):
+        return slope_CB.sum()
+
+
+def _cut(x, size):
+    """The rows of x in blocks of ``size``, (K, C, ...), the last filled up with zeros."""
+    missing = -x.shape[0] % size
+    if missing:
+        x = ops.concat((x, ops.zeros((missing,) + x.shape[1:], x.dtype)))
+    return x.reshape((-1, size) + x.shape[1:])
+
+
+def _put(blocks, k, block):
+    return ops.tensor_scatter_update(blocks, k.reshape(1, 1), ops.expand_dims(block, 0))
