@@ -45,10 +45,13 @@ class Blockwise(nn.Cell):
         while k < text_KC.shape[0]:
             text_C, mask_C = ops.gather(text_KC, k, 0), ops.gather(mask_KC, k, 0)
             cosine_CB = ops.cast(self.score(text_C, mask_C, image), ms.float32)
-            slope_CB = self._slope(cosine_CB * scale, bias, positives(ops.gather(group_KC, k, 0), group_BG),
+            score_CB, valid_C1 = cosine_CB * scale, ops.gather(valid_KC, k, 0)
+            if text_KC.shape[0] * size > text.shape[0]:
+                score_CB = score_CB + (1 - valid_C1) * EXCLUDED  # else its exponential may be infinite
+            slope_CB = self._slope(score_CB, bias, positives(ops.gather(group_KC, k, 0), group_BG),
                                    ops.gather(row_KC, k, 0), ops.gather(inverse_KC, k, 0), out[2], out[3])
             if text_KC.shape[0] * size > text.shape[0]:
-                slope_CB = slope_CB * ops.gather(valid_KC, k, 0)
+                slope_CB = slope_CB * valid_C1
             pulled = self.pull(text_C, mask_C, image, slope_CB)
             dtext_KC, dimage = _put(dtext_KC, k, pulled[0]), dimage + pulled[2]
             dscale, dbias = dscale + (slope_CB * cosine_CB).sum(), dbias + self._bias_slope(slope_CB)

@@ -85,6 +85,16 @@ def test_sentence_global_is_the_reference_in_float64(mode, kind, smoothing):
         np.testing.assert_allclose(gradient.asnumpy(), wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max() + 1e-7)
 
 
+def test_scores_that_are_all_at_the_lowest_end_stay_finite_in_a_block_that_is_filled_up():
+    text = rows(np.random.default_rng(0), 1, WIDTH).repeat(BATCH, 0)
+    inputs = [Tensor(x, ms.float32) for x in (text, np.ones((BATCH, 1)), -text, 100.0, 0.0)]
+    inputs += [Tensor(np.arange(BATCH).reshape(-1, 1)), *(Tensor(np.zeros(BATCH), ms.float32) for _ in range(2))]
+    score = SentenceGlobal()
+    loss, gradients = Gradient(BlockwiseSoftmax(score, floats=floats(score, text, text)))(*inputs)
+    assert loss.asnumpy() == pytest.approx(np.log(BATCH), rel=1e-4)
+    assert all(np.isfinite(gradient.asnumpy()).all() for gradient in gradients)
+
+
 @BOTH_MODES
 @pytest.mark.parametrize('score, kernels', [(LateInteraction, True), (LateInteraction, False), (Attention, True)])
 def test_local_levels_in_blocks_are_those_of_one_block(mode, score, kernels, monkeypatch):
