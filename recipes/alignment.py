@@ -46,6 +46,7 @@ QUICK = {'variants': ['flat', 'flat + negatives', 'word-patch + negatives'], 'fu
          'seeds': 1, 'epochs': 6, 'scenes': {'train': 12000, 'val': 200, 'test': 500}}
 OWN = {'variants': ['flat', 'flat, equal time', 'word-patch', 'flat + perturbed', 'word-patch + perturbed'],
        'full': 'word-patch', 'seeds': 1}
+RETRIEVAL_IMAGES = 500
 HEADS = {'flat': ('global', 'word_patch'), 'word-patch + negatives': ('word_patch',)}  # that answer questions
 
 
@@ -167,7 +168,7 @@ def run(out, data, name, seed, epochs):
     if not train(recipe, run_dir, resume=True):
         return 130
     evaluation = Evaluation(run_dir)
-    update_metrics(run_dir, choice=evaluation.choice(data.choices), retrieval=evaluation.retrieval(data.test, 1000))
+    update_metrics(run_dir, choice=evaluation.choice(data.choices), retrieval=evaluation.retrieval(data.test, RETRIEVAL_IMAGES))
     if data.scenes:
         update_metrics(run_dir, twins=evaluation.twins(data.scenes / 'twins_test.jsonl'))
         for head in HEADS.get(name, ()):
