@@ -168,7 +168,8 @@ def run(out, data, name, seed, epochs):
     if not train(recipe, run_dir, resume=True):
         return 130
     evaluation = Evaluation(run_dir)
-    update_metrics(run_dir, choice=evaluation.choice(data.choices), retrieval=evaluation.retrieval(data.test, RETRIEVAL_IMAGES))
+    update_metrics(run_dir, choice=evaluation.choice(data.choices),
+                   retrieval=evaluation.retrieval(data.test, RETRIEVAL_IMAGES))
     if data.scenes:
         update_metrics(run_dir, twins=evaluation.twins(data.scenes / 'twins_test.jsonl'))
         for head in HEADS.get(name, ()):
