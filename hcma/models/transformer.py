@@ -40,6 +40,30 @@ class SelfAttention(nn.Cell):
         return x.reshape(batch, -1, self.heads, self.head_width).transpose(0, 2, 1, 3)
 
 
+class CrossAttention(nn.Cell):
+    """Multi-head attention of words to patches: (B, L, D), (B, P, D) to (B, L, D) and its weights (B, H, L, P)."""
+
+    def __init__(self, width, heads, init):
+        super().__init__()
+        self.heads, self.scale = heads, 1 / math.sqrt(width // heads)
+        self.query = Linear(width, width, init)
+        self.key_value = Linear(width, 2 * width, init)
+        self.out = Linear(width, width, init)
+        self.scores, self.context = ops.BatchMatMul(transpose_b=True), ops.BatchMatMul()
+        self.softmax = softmax()
+
+    def construct(self, word_BLD, patch_BPD):
+        batch, words, width = word_BLD.shape
+        query = self._heads(self.query(word_BLD.reshape(-1, width)) * self.scale, batch)
+        key, value = ops.split(self.key_value(patch_BPD.reshape(-1, width)), width, -1)
+        weights = self.softmax(self.scores(query, self._heads(key, batch)))
+        mixed = self.context(weights, self._heads(value, batch)).transpose(0, 2, 1, 3).reshape(-1, width)
+        return self.out(mixed).reshape(batch, words, width), weights
+
+    def _heads(self, x, batch):
+        return x.reshape(batch, -1, self.heads, x.shape[-1] // self.heads).transpose(0, 2, 1, 3)
+
+
 class MLP(nn.Cell):
     """Two linear layers with an activation between them, on ``x`` (B, N, D)."""
 

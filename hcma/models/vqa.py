@@ -2,13 +2,11 @@
 
 The head works on the encoders' outputs, so any aligned model can carry it, whichever levels it was trained on.
 """
-import math
-
 from mindspore import nn, ops
 
 from hcma.models.layers import Init, LayerNorm, Linear, softmax
 from hcma.models.towers import Projection
-from hcma.models.transformer import MLP
+from hcma.models.transformer import MLP, CrossAttention
 
 # How sharply a word's context follows its cosines with the patches: about the inverse of a learned temperature.
 SHARPNESS = 20.0
@@ -33,30 +31,6 @@ class ImageFeatures(nn.Cell):
         return ops.concat((ops.expand_dims(global_BD, 1), patch_BPD), 1)
 
 
-class CrossAttention(nn.Cell):
-    """Multi-head attention of words ``x`` (B, L, D) over patches ``y`` (B, P, D)."""
-
-    def __init__(self, width, heads, init):
-        super().__init__()
-        self.width, self.heads, self.head_width = width, heads, width // heads
-        self.scale = 1 / math.sqrt(self.head_width)
-        self.query, self.key_value, self.out = (Linear(width, outputs, init) for outputs in (width, 2 * width, width))
-        self.scores = ops.BatchMatMul(transpose_b=True)
-        self.context = ops.BatchMatMul()
-        self.softmax = softmax()
-
-    def construct(self, x, y):
-        batch, words, width = x.shape
-        query = self._heads(self.query(x.reshape(-1, width)), batch)
-        key, value = ops.split(self.key_value(y.reshape(-1, width)), width, -1)
-        weights = self.softmax(self.scores(query * self.scale, self._heads(key, batch)))
-        mixed = self.context(weights, self._heads(value, batch)).transpose(0, 2, 1, 3).reshape(-1, width)
-        return self.out(mixed).reshape(batch, words, width)
-
-    def _heads(self, x, batch):
-        return x.reshape(batch, -1, self.heads, self.head_width).transpose(0, 2, 1, 3)
-
-
 class WordPatchJoin(nn.Cell):
     """Words (B, L, D), their mask (B, L), patches (B, P, D') and both projected (B, ., E) to one row (B, 4 D).
 
@@ -79,7 +53,7 @@ class WordPatchJoin(nn.Cell):
         if self.adapt is not None:
             flat = self.adapt(patch_BPD.reshape(-1, patch_BPD.shape[2]))
             patch_BPD = flat.reshape(patch_BPD.shape[:2] + (-1,))
-        x = word_BLD + self.attention(self.word_norm(word_BLD), self.patch_norm(patch_BPD))
+        x = word_BLD + self.attention(self.word_norm(word_BLD), self.patch_norm(patch_BPD))[0]
         x = x + self.mlp(self.mlp_norm(x))
         context_BLD = self.context(self.softmax(SHARPNESS * self.cosine(word_BLE, patch_BPE)), patch_BPD)
         return ops.concat((mean_of_words(x, mask_BL), patch_BPD.mean(1),

@@ -1,9 +1,7 @@
 """Runs that start from another's weights, and keep some of them: what is taken, what stays, what is refused."""
-import shutil
 
 import numpy as np
 import pytest
-from mindspore.train.callback import Callback
 from safetensors.numpy import load_file
 
 from hcma.errors import InputError
@@ -12,6 +10,7 @@ from hcma.recipe_io import parse_recipe
 from hcma.training.checkpoint import MODEL, STATE, TOKENIZER, checkpoint_path, checkpoints, load_model
 from hcma.training.tasks import task_of
 from hcma.training.trainer import train
+from helpers.copy_run import Copy
 from helpers.packs import make_pack
 from helpers.questions import save_aligned
 
@@ -49,17 +48,6 @@ def started(recipe):
 
 def same(one, other):
     return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
-
-
-class Copy(Callback):
-    """Copies the run's folder after step 3: what a kill at that moment would leave."""
-
-    def __init__(self, run, into):
-        self.run, self.into = run, into
-
-    def on_train_step_end(self, run_context):
-        if run_context.original_args().cur_step_num == 3:
-            shutil.copytree(self.run, self.into)
 
 
 @pytest.fixture(scope='module')

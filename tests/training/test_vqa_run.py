@@ -1,8 +1,6 @@
 """VQA runs: they learn, leave alone what is frozen, resume to the bit, and name what is wrong with data or recipe."""
-import shutil
 
 import pytest
-from mindspore.train.callback import Callback
 from safetensors.numpy import load_file
 
 from hcma.errors import InputError
@@ -11,6 +9,7 @@ from hcma.recipe_io import parse_recipe
 from hcma.training.checkpoint import MODEL, STATE, checkpoints, load_model, load_vqa
 from hcma.training.tasks import task_of
 from hcma.training.trainer import train
+from helpers.copy_run import Copy
 from helpers.questions import save_aligned, write_questions
 
 ONE_STEP = {'epochs': 1, 'batch_size': 6}
@@ -31,17 +30,6 @@ def recipe_of(data, aligned, vqa=None, train=None, **sections):
     return parse_recipe({'data': {'train': str(data)}, 'vqa': {'checkpoint': str(aligned), **(vqa or {})},
                          'train': {'epochs': 2, 'batch_size': 3, 'lr': 1e-2, 'mode': 'pynative', **(train or {})},
                          **sections}, 'recipe of a test')
-
-
-class Copy(Callback):
-    """Copies the run's folder after step 3: what a kill at that moment would leave."""
-
-    def __init__(self, run, into):
-        self.run, self.into = run, into
-
-    def on_train_step_end(self, run_context):
-        if run_context.original_args().cur_step_num == 3:
-            shutil.copytree(self.run, self.into)
 
 
 def test_a_resumed_run_ends_as_one_that_never_stopped(data, aligned, tmp_path):
