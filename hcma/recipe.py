@@ -74,6 +74,8 @@ class Train(Section):
     loss_scale: LossScale = LossScale()
     checkpoint_every: int = Field(default=500, ge=1, description='steps; one is written at the end of a run as well')
     keep_checkpoints: int = Field(default=2, ge=1)
+    drop_patches: float = Field(default=0.0, ge=0, lt=1, description='share of patches the encoder does not see')
+    drop_words: float = Field(default=0.0, ge=0, lt=1, description='share of words left out of captions')
 
     @field_validator('betas', mode='after')
     @classmethod
@@ -155,8 +157,38 @@ class Recipe(Section):
         return self
 
     @model_validator(mode='after')
-    def _answers_are_not_staged(self):
-        if self.vqa is not None and self.train.is_staged:
-            raise ValueError('train.image_micro_batch, text_micro_batch: are for alignment, a VQA run has one encoder '
-                             'at most; leave them out')
+    def _regions_need_whole_pictures(self):
+        if self.train.drop_patches and 'phrase_region' in self.loss.levels:
+            raise ValueError('train.drop_patches: regions are neighbouring patches, so phrase_region needs all of them; '
+                             'leave one of the two out')
         return self
+
+    @model_validator(mode='after')
+    def _answers_need_whole_pairs_at_once(self):
+        train = self.train
+        if self.vqa is not None and (train.is_staged or train.drop_patches or train.drop_words):
+            raise ValueError('train.image_micro_batch, text_micro_batch, drop_patches, drop_words: are for alignment, '
+                             'not for questions; leave them out')
+        return self
+
+    @property
+    def image_columns(self):
+        """The columns of a training batch that the image tower reads."""
+        return ('image', 'kept') if self.train.drop_patches else ('image',)
+
+    @property
+    def kept_patches(self):
+        """How many patches of a picture the encoder sees in training: at least one."""
+        patches = self.model.image.grid ** 2
+        return max(1, round(patches * (1 - self.train.drop_patches)))
+
+    @property
+    def text_columns(self):
+        """The columns of a training batch that the text tower reads."""
+        return 'ids', 'length'
+
+    @property
+    def columns(self):
+        """All columns of a training batch, in order: those of the towers, groups, and those of wrong texts."""
+        wrong = () if self.data.negatives == 'none' else tuple(f'negative_{name}' for name in self.text_columns)
+        return *self.image_columns, *self.text_columns, 'group', *wrong

@@ -10,6 +10,7 @@ import mindspore.dataset.vision as vision
 import numpy as np
 
 from hcma.data.crops import Decoder, sample_generator
+from hcma.data.dropping import Dropping
 from hcma.data.meta import read_meta, shard_paths
 from hcma.data.pack import read_captions, read_twins
 from hcma.data.perturb import Perturbation
@@ -19,8 +20,6 @@ from hcma.errors import InputError
 
 _RECORD = ['image', 'captions', 'row', 'group']
 CACHED_CAPTIONS = 1 << 18  # some 100 MB at most: the captions of most collections for a CPU
-COLUMNS = ['image', 'ids', 'length', 'group']
-NEGATIVE_COLUMNS = ['negative_ids', 'negative_length']
 
 
 class TrainingBatches:
@@ -32,14 +31,16 @@ class TrainingBatches:
 
     With ``data.negatives`` two columns more follow, ``negative_ids (B, L) int32, negative_length (B,) int32``: a
     caption that is false of the image, of length 0 where there is none. With ``data.twins`` twins come in one batch
-    (see ``twin_order``).
+    (see ``twin_order``). With ``train.drop_patches`` a column ``kept (B, K) int32`` after the pictures holds the patches
+    that the encoder sees; with ``train.drop_words`` captions have fewer words (see ``dropping``).
     """
 
     def __init__(self, data_dir, recipe, tokenizer, rank=0, ranks=1):
         self.paths = shard_paths(data_dir)
         self.rows = read_meta(data_dir)['images']
         self.data, self.seed, self.batch = recipe.data, recipe.seed, recipe.train.batch_size
-        self.rank, self.ranks = rank, ranks
+        self.rank, self.ranks, self.columns = rank, ranks, list(recipe.columns)
+        self.dropping, self.length = Dropping(recipe), tokenizer.length
         self.steps = self.rows // self.batch
         if self.batch % ranks:
             raise InputError(f'train.batch_size: {self.batch} cannot be shared by {ranks} devices; take a multiple')
@@ -66,14 +67,12 @@ class TrainingBatches:
     def _pipeline(self, epoch, order):
         ds.config.set_prefetch_size(self.data.prefetch)
         places = row_places(order, len(self.paths), self.rows)
-        read, given = _RECORD, COLUMNS
-        if self.data.negatives != 'none':
-            read, given = [*_RECORD, 'negatives'], [*COLUMNS, *NEGATIVE_COLUMNS]
+        read = _RECORD if self.data.negatives == 'none' else [*_RECORD, 'negatives']
         data = ds.MindDataset(self.paths, columns_list=read, sampler=ds.SubsetSampler(places),
                               num_parallel_workers=1)
         data = data.map(vision.Decode(), 'image', num_parallel_workers=1)
-        data = data.map(_Sample(self, epoch), read, given, num_parallel_workers=self.workers)
-        return data.project(given).batch(self.batch // self.ranks, drop_remainder=True)
+        data = data.map(_Sample(self, epoch), read, self.columns, num_parallel_workers=self.workers)
+        return data.project(self.columns).batch(self.batch // self.ranks, drop_remainder=True)
 
 
 class _Sample:
@@ -83,6 +82,7 @@ class _Sample:
         self.data, self.seed, self.epoch = batches.data, batches.seed, epoch
         self.decoder, self.encode = batches.decoder, batches.encode
         self.perturb, self.encode_negative = batches.perturb, batches.encode_negative
+        self.dropping, self.length = batches.dropping, batches.length
 
     def __call__(self, image, captions, row, group, negatives=None):
         generator = sample_generator(self.seed, self.epoch, int(row))
@@ -91,24 +91,27 @@ class _Sample:
         ids, length = self.encode(caption)
         data = self.data
         picture = self.decoder.crop(image, generator, data.crop_area, data.crop_aspect, data.flip)
-        sample = picture, ids, length, np.array([group, caption_group(caption)], np.int64)
-        if negatives is None:
-            return sample
-        # Drawn last, so that pictures and captions are those of a run without negatives.
-        return *sample, *self._negative(caption, captions, json.loads(str(negatives)), ids, generator)
+        # What follows is drawn last, so that pictures and captions are those of a run without it.
+        texts = [(ids, length)]
+        if negatives is not None:
+            texts.append(self._negative(caption, captions, json.loads(str(negatives)), generator))
+        kept, texts = self.dropping(texts, generator)
+        sample = picture, *kept, *texts[0], np.array([group, caption_group(caption)], np.int64)
+        return sample if negatives is None else (*sample, *_apart(*texts))
 
-    def _negative(self, caption, captions, negatives, ids, generator):
+    def _negative(self, caption, captions, negatives, generator):
         if self.perturb:
             text = self.perturb(caption, captions, generator)
         else:
             worded_alike = [text for text, of in negatives if of == caption]
             texts = worded_alike or [text for text, _ in negatives]
             text = texts[int(generator.integers(len(texts)))] if texts else ''
-        if text:
-            negative_ids, length = self.encode_negative(text)
-            if not np.array_equal(negative_ids, ids):  # as it is where they differ beyond the last token only
-                return negative_ids, length
-        return np.zeros_like(ids), np.int32(0)
+        return self.encode_negative(text) if text else (np.zeros(self.length, np.int32), np.int32(0))
+
+
+def _apart(own, wrong):
+    """The wrong text, or none where it says the same: they may differ beyond the last token, or in what was dropped."""
+    return (np.zeros_like(wrong[0]), np.int32(0)) if np.array_equal(own[0], wrong[0]) else wrong
 
 
 def caption_group(caption):

@@ -16,15 +16,18 @@ class HierarchicalLoss(nn.Cell):
 
     ``construct(image (B, S, S, 3) uint8, ids (B, L) int32, length (B,) int32, group (B, G) int64)`` gives the loss,
     a scalar, and the unweighted loss of each of the model's ``terms``, (terms,). Two more inputs, ids (B, L) and
-    lengths (B,) of texts that are wrong for the images (length 0: none), add these as negatives. ``contrast`` is
+    lengths (B,) of texts that are wrong for the images (length 0: none), add these as negatives. The towers read
+    ``images`` and ``texts`` inputs, where those are more than one and two. ``contrast`` is
     'softmax', with label ``smoothing``, or 'sigmoid'. Where the model has a ``log_variance`` s, the sum is of
     ``exp(-s_k) * loss_k + s_k`` (Kendall et al., 2018). A level whose scores would take more than ``floats`` numbers is
     computed block by block.
     """
 
-    def __init__(self, model, weights, seed=0, contrast='softmax', smoothing=0.0, floats=FLOATS):
+    def __init__(self, model, weights, seed=0, contrast='softmax', smoothing=0.0, floats=FLOATS,
+                 images=1, texts=2):
         super().__init__(auto_prefix=False)
         self.model = model
+        self.images, self.texts = images, texts
         self.part_names = tuple(f'loss_{term}' for term in model.terms)
         self.weight = Tensor(np.array(weights, np.float32))
         # The places of words, mask and patches among the features for levels that contrast within pairs, else None.
@@ -42,13 +45,23 @@ class HierarchicalLoss(nn.Cell):
             return BlockwiseSigmoid(score, floats)
         return BlockwiseSoftmax(score, self.smoothing, floats)
 
-    def construct(self, image_BSS3, ids_BL, length_B, group_BG, negative_ids_BL=None, negative_length_B=None):
-        image = self.model.image_tower(image_BSS3)
-        if negative_ids_BL is None:
-            return self.of_features(self.model.text_tower(ids_BL, length_B), image, group_BG)
-        # Both kinds of texts are encoded at once.
-        text = self.model.text_tower(ops.concat((ids_BL, negative_ids_BL)), ops.concat((length_B, negative_length_B)))
-        return self.of_features(text, image, group_BG, negative_length_B)
+    def construct(self, *columns):
+        image, text, rest = self.split(columns)
+        return self.of_features(self.model.text_tower(*text), self.model.image_tower(*image), *rest)
+
+    def split(self, columns):
+        """The inputs of the image tower, those of the text tower, and what ``of_features`` takes besides.
+
+        Wrong texts follow the others, so that both are encoded at once.
+        """
+        image, rest = columns[:self.images], columns[self.images:]
+        text, group_BG, negative = rest[:self.texts], rest[self.texts], rest[self.texts + 1:]
+        if len(negative) == 0:
+            return image, text, (group_BG,)
+        texts = ()
+        for own, wrong in zip(text, negative):
+            texts = texts + (ops.concat((own, wrong)),)
+        return image, texts, (group_BG, negative[1])
 
     def of_features(self, text, image, group_BG, negative_length_B=None):
         """The same of the towers' features, tuples; with ``negative_length`` the wrong texts follow the B texts."""

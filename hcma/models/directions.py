@@ -22,6 +22,14 @@ class RelativeBias(nn.Cell):
     def construct(self):
         return ops.gather(self.table, self.index, 1).reshape(self.shape)
 
+    def of(self, chosen_BKN):
+        """The bias between the chosen positions only, (B, H, K, K); ``chosen`` has a one in each row, else zeros."""
+        batch, kept, positions = chosen_BKN.shape
+        bias_NHN = self.construct().reshape(self.shape[1:]).transpose(1, 0, 2).reshape(positions, -1)
+        rows = ops.matmul(chosen_BKN.reshape(-1, positions), bias_NHN).reshape(batch, -1, positions)
+        both = ops.bmm(rows, chosen_BKN.swapaxes(1, 2)).reshape(batch, kept, -1, kept)
+        return both.transpose(0, 2, 1, 3)
+
 
 def word_directions(length, heads):
     """The bias of a text of ``length`` tokens; heads start forward, backward, local and free, in turn."""

@@ -70,7 +70,10 @@ class PatchStem(nn.Cell):
 
 
 class ImageEncoder(nn.Cell):
-    """Pictures (B, S, S, 3) uint8 to patches (B, P, D) and global (B, D), both after the final layer norm."""
+    """Pictures (B, S, S, 3) uint8 to patches (B, P, D) and global (B, D), both after the final layer norm.
+
+    With ``kept`` (B, K) int32 only these patches of each picture pass the blocks and come out, (B, K, D).
+    """
 
     def __init__(self, config, init, lora=None):
         super().__init__()
@@ -79,6 +82,7 @@ class ImageEncoder(nn.Cell):
         self.stem = (ConvolutionStem if config.stem == 'convolution' else PatchStem)(config, init)
         self.has_class = config.pool == 'class'
         positions = config.grid ** 2 + int(self.has_class)
+        self.places = Tensor(np.arange(positions, dtype=np.int32))
         self.position = init.normal(1, positions, config.width)
         if self.has_class:
             self.class_embedding = init.normal(1, 1, config.width)
@@ -91,16 +95,28 @@ class ImageEncoder(nn.Cell):
         recompute_blocks(self.blocks, config.recompute)
         freeze(self, config.train)
 
-    def construct(self, image_BSS3):
-        x = self.stem(self.pixels(image_BSS3))
+    def construct(self, image_BSS3, kept_BK=None):
+        x, chosen = self.stem(self.pixels(image_BSS3)), None
         if self.has_class:
             first = ops.broadcast_to(self.class_embedding, (x.shape[0], 1, x.shape[2]))
             x = self.input_norm(ops.concat((first, x), 1) + self.position)
         else:
             x = x + self.position
+        if kept_BK is not None:
+            chosen = self._chosen(kept_BK)
+            x = ops.bmm(chosen, x)
         for block in self.blocks:
-            x = block(x)
+            x = block(x, None, chosen)
         x = self.norm(x)
         if self.has_class:
             return x[:, 1:], x[:, 0]
         return x, x.mean(1)
+
+    def _chosen(self, kept_BK):
+        """One row of zeros and a one for each kept patch, (B, K, P); the class token is kept as well.
+
+        A product with it picks the patches: on CPU the gradient of a gather takes longer.
+        """
+        if self.has_class:
+            kept_BK = ops.concat((ops.zeros_like(kept_BK[:, :1]), kept_BK + 1), 1)
+        return ops.cast(ops.equal(ops.expand_dims(kept_BK, -1), self.places), ms.float32)

@@ -26,7 +26,7 @@ class ImageTower(nn.Cell):
     """Pictures (B, S, S, 3) uint8 to the features that ``image_features`` names.
 
     They are global (B, E), patch (B, P, E'), region (B, R, E'), all normalised, and the encoder's own patches
-    (B, P, D) and global feature (B, D) for a fusion.
+    (B, P, D) and global feature (B, D) for a fusion. With ``kept`` (B, K) int32 only these patches are seen.
     """
 
     def __init__(self, config, levels, init):
@@ -42,8 +42,8 @@ class ImageTower(nn.Cell):
             self.regions = Windows(patch_windows(config.image.grid, config.region_sizes))
             self.to_region = Projection(width, shared, init)
 
-    def construct(self, image_BSS3):
-        patch_BPD, global_BD = self.encoder(image_BSS3)
+    def construct(self, image_BSS3, kept_BK=None):
+        patch_BPD, global_BD = self.encoder(image_BSS3, kept_BK)
         features = ()
         for name in self.names:
             if name == 'global':

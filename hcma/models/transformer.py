@@ -81,7 +81,7 @@ class Block(nn.Cell):
     """``x`` (B, N, D) plus attention, plus MLP, each after a layer norm.
 
     ``directions`` is a cell that gives a bias of the attention's scores of this block's own, or None; ``linear`` makes
-    the linear layers.
+    the linear layers. Where ``x`` holds only some of the positions, ``chosen`` (B, N, positions) says which.
     """
 
     def __init__(self, width, heads, mlp_width, activation, init, directions=None, linear=Linear):
@@ -92,9 +92,10 @@ class Block(nn.Cell):
         self.mlp_norm = LayerNorm(width)
         self.mlp = MLP(width, mlp_width, activation, init, linear)
 
-    def construct(self, x, bias=None):
+    def construct(self, x, bias=None, chosen=None):
         if self.directions is not None:
-            bias = self.directions() if bias is None else bias + self.directions()
+            own = self.directions() if chosen is None else self.directions.of(chosen)
+            bias = own if bias is None else bias + own
         x = x + self.attention(self.attention_norm(x), bias)
         return x + self.mlp(self.mlp_norm(x))
 

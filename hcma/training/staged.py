@@ -22,24 +22,35 @@ class StagedTrainStep(HCMATrainStep):
 
     Called as that one is, with equal results but for rounding; wrong texts count as texts, and None means all. Only
     the update, ``construct(loss, parts, *gradients)``, is this cell's own graph: the gradients of all parts are summed,
-    then checked and clipped once.
+    then checked and clipped once. ``encode_at_once`` changes the sizes between steps; no size is compiled twice.
     """
 
     def __init__(self, network, optimizer, loss_scale_manager, clip_norm, images=None, texts=None):
         super().__init__(network, optimizer, loss_scale_manager, clip_norm)
-        self.image = _Tower(network.model.image_tower, images)
-        self.text = _Tower(network.model.text_tower, texts)
+        self.image, self.text = _Tower(network.model.image_tower), _Tower(network.model.text_tower)
         self.meeting = _Meeting(network, self.loss_scale, self.image.parameters + self.text.parameters)
+        self.encode_at_once(images, texts)
 
-    def __call__(self, image, ids, length, group, negative_ids=None, negative_length=None):
-        texts, rest = (ids, length), (group,)
-        if negative_ids is not None:
-            texts, rest = (ids, length, negative_ids, negative_length), (group, negative_length)
-        images = self.image.features(image)
-        loss, parts, pulls, gradients = self.meeting.meet(images, self.text.features(*texts), rest)
-        gradients.update(self.image.gradients(pulls[:len(images)], image))
-        gradients.update(self.text.gradients(pulls[len(images):], *texts))
-        return super().__call__(loss, parts, *[gradients[parameter.name] for parameter in self.weights])
+    def encode_at_once(self, images, texts):
+        """Encode that many pictures and texts at once from the next step on; None means all."""
+        self.image.use(images)
+        self.text.use(texts)
+
+    def __call__(self, *columns):
+        part = self.clock.part
+        with part('texts'):
+            image, text, rest = self.network.split(columns)
+            texts = self.text.features(*text)
+        with part('images'):
+            images = self.image.features(*image)
+        with part('loss'):
+            loss, parts, pulls, gradients = self.meeting.meet(images, texts, rest)
+        with part('texts'):
+            gradients.update(self.text.gradients(pulls[len(images):], *text))
+        with part('images'):
+            gradients.update(self.image.gradients(pulls[:len(images)], *image))
+        with part('update'):
+            return self.compiled(loss, parts, *[gradients[parameter.name] for parameter in self.weights])
 
     def construct(self, loss, parts, *gradients):
         return self.update(loss, parts, gradients, self._steering())
@@ -47,34 +58,49 @@ class StagedTrainStep(HCMATrainStep):
     @property
     def pieces(self):
         """Every cell that is compiled by itself."""
-        towers = [piece for tower in (self.image, self.text) for piece in (tower.forward, tower.backward)]
-        return [piece for piece in (*towers, self.meeting.piece, self) if piece is not None]
+        return [*self.image.pieces, *self.text.pieces, self.meeting.piece, self]
 
 
 class _Tower:
     """A tower on the host, part by part; no cell, so that the step's graph holds none of it."""
 
-    def __init__(self, tower, size):
-        self.size = size
+    def __init__(self, tower):
+        self.tower = tower
         self.parameters = tower.trainable_params()
-        self.forward = _Forward(tower, size)
-        self.backward = _Backward(tower, size, self.parameters) if self.parameters else None
+        self.by_size = {}
+
+    def use(self, size):
+        """Encode ``size`` rows at once, or all where it is None."""
+        self.size = size
+        if size not in self.by_size:
+            backward = _Backward(self.tower, size, self.parameters) if self.parameters else None
+            self.by_size[size] = _Forward(self.tower, size), backward
+
+    @property
+    def pieces(self):
+        """The cells of all sizes."""
+        return [piece for pair in self.by_size.values() for piece in pair if piece is not None]
 
     def features(self, *inputs):
-        """A tuple of features for each part."""
-        return [self.forward(start, *inputs) for start in self._starts(inputs)]
+        """The tower's features of all rows."""
+        forward, _ = self.by_size[self.size]
+        parts = [forward(start, *inputs) for start in self._starts(inputs)]
+        if len(parts) == 1:
+            return parts[0]
+        return tuple(ops.concat(part)[:len(inputs[0])] for part in zip(*parts))
 
     def gradients(self, pulls, *inputs):
-        """The summed gradients by name, where ``pulls`` are those of the features of each part."""
-        if self.backward is None:
+        """The gradients by name, where ``pulls`` are those of the features of all rows."""
+        if not self.parameters:
             return {}
+        _, backward = self.by_size[self.size]
         total = [ops.zeros(parameter.shape, ms.float32) for parameter in self.parameters]
-        for start, pull in zip(self._starts(inputs), pulls):
-            total = self.backward(start, *pull, *total, *inputs)
+        for start in self._starts(inputs):
+            total = backward(start, *pulls, *total, *inputs)
         return {parameter.name: gradient for parameter, gradient in zip(self.parameters, total)}
 
     def _starts(self, inputs):
-        rows = _rows(inputs)
+        rows = len(inputs[0])
         return [Tensor(start, ms.int32) for start in range(0, rows, self.size or rows)]
 
 
@@ -88,19 +114,16 @@ class _Forward(nn.Cell):
         self.range = ops.Range()
 
     def construct(self, start, *inputs):
-        return self.part(start, inputs)
-
-    def part(self, start, inputs):
-        if len(inputs) == 4:  # wrong texts follow the others
-            inputs = (ops.concat((inputs[0], inputs[2])), ops.concat((inputs[1], inputs[3])))
         rows = inputs[0].shape[0]
-        at = start + self.range(0, rows if self.size is None else self.size, 1)
-        at = ops.minimum(ops.cast(at, ms.int32), Tensor(rows - 1, ms.int32))
-        return self.tower(*[ops.gather(x, at, 0) for x in inputs])
+        return self.tower(*_rows(inputs, ops.minimum(self.places(start, rows), rows - 1)))
+
+    def places(self, start, rows):
+        """Which of the ``rows`` these are, and beyond, (size,) int32."""
+        return ops.cast(start + self.range(0, rows if self.size is None else self.size, 1), ms.int32)
 
 
 class _Backward(_Forward):
-    """Adds the gradients of a part's features, pulled with ``pulls``, to ``total``: start, pulls, total, inputs."""
+    """Adds the gradients of a part's features to ``total``: start, all rows' pulls, total, inputs."""
 
     def __init__(self, tower, size, parameters):
         super().__init__(tower, size)
@@ -111,12 +134,16 @@ class _Backward(_Forward):
     def construct(self, start, *given):
         pulls, given = given[:self.features], given[self.features:]
         total, inputs = given[:self.count], given[self.count:]
-        return self.map(_add, total, self.gradient(start, pulls, inputs))
+        rows = inputs[0].shape[0]
+        places = self.places(start, rows)
+        at, present = ops.minimum(places, rows - 1), ops.cast(places < rows, ms.float32)
+        return self.map(_add, total, self.gradient(_rows(pulls, at), _rows(inputs, at), present))
 
-    def _pulled(self, start, pulls, inputs):
+    def _pulled(self, pulls, inputs, present):
         total = ops.zeros((), ms.float32)
-        for feature, pull in zip(self.part(start, inputs), pulls):
-            total = total + (ops.cast(feature, ms.float32) * ops.cast(pull, ms.float32)).sum()
+        for feature, pull in zip(self.tower(*inputs), pulls):
+            product = ops.cast(feature, ms.float32) * ops.cast(pull, ms.float32)
+            total = total + (product.reshape(present.shape[0], -1).sum(1) * present).sum()
         return total
 
 
@@ -126,30 +153,22 @@ class _Meeting:
     def __init__(self, network, loss_scale, of_towers):
         towers = {parameter.name for parameter in of_towers}
         self.parameters = [p for p in network.trainable_params() if p.name not in towers]
-        self.network, self.loss_scale = network, loss_scale
-        self.piece = None
+        self.piece = _Loss(network, loss_scale, self.parameters)
 
     def meet(self, images, texts, rest):
-        """The loss, its parts, the gradients of every part's features, and those of other parameters by name."""
-        if self.piece is None:
-            self.piece = _Loss(self.network, self.loss_scale, self.parameters, len(images), len(texts))
-        flat = [feature for part in (*images, *texts) for feature in part]
-        loss, parts, pulls, gradients = self.piece(*flat, *rest)
-        pulls = iter(pulls)
-        pulls = [tuple(next(pulls) for _ in part) for part in (*images, *texts)]
+        """The loss, its parts, the gradients of all features, and those of other parameters by name."""
+        loss, parts, pulls, gradients = self.piece(*images, *texts, *rest)
         return loss, parts, pulls, {p.name: gradient for p, gradient in zip(self.parameters, gradients)}
 
 
 class _Loss(nn.Cell):
-    """The features of all parts, one after the other, then group (and negative_length), to loss and gradients."""
+    """The image tower's features, the text tower's, then what the loss takes besides, to loss and gradients."""
 
-    def __init__(self, network, loss_scale, parameters, images, texts):
+    def __init__(self, network, loss_scale, parameters):
         super().__init__(auto_prefix=False)
         self.network, self.loss_scale = network, loss_scale
-        self.images, self.texts = images, texts
-        self.image_features = len(network.model.image_tower.names)
-        self.text_features = len(network.model.text_tower.names)
-        self.count = images * self.image_features + texts * self.text_features
+        self.images = len(network.model.image_tower.names)
+        self.count = self.images + len(network.model.text_tower.names)
         self.has_parameters = bool(parameters)
         self.value_and_grad = ops.value_and_grad(self._scaled_loss, tuple(range(self.count)),
                                                  ParameterTuple(parameters) if parameters else None, has_aux=True)
@@ -161,22 +180,11 @@ class _Loss(nn.Cell):
         return loss, parts, gradients, ()
 
     def _scaled_loss(self, *inputs):
-        rest, first = inputs[self.count:], self.images * self.image_features
-        batch = rest[0].shape[0]
-        image = _joined(inputs[:first], self.image_features, batch)
-        text = _joined(inputs[first:self.count], self.text_features, batch * len(rest))
-        loss, parts = self.network.of_features(text, image, *rest)
+        loss, parts = self.network.of_features(inputs[self.images:self.count], inputs[:self.images],
+                                               *inputs[self.count:])
         return loss * self.loss_scale, loss, parts
 
 
-def _joined(flat, count, rows):
-    """The ``count`` features of all parts, without what filled up the last part."""
-    joined = ()
-    for place in range(count):
-        joined = joined + (ops.concat(flat[place::count])[:rows],)
-    return joined
-
-
-def _rows(inputs):
-    """How many rows there are: four inputs are two kinds of texts."""
-    return inputs[0].shape[0] * (2 if len(inputs) == 4 else 1)
+def _rows(columns, at):
+    """The rows ``at`` of every column."""
+    return tuple([ops.gather(column, at, 0) for column in columns])

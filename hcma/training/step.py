@@ -2,6 +2,8 @@
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
+from hcma.training.clock import Clock
+
 # Its inverse is still a normal number. Without an end, doubling reaches infinity, which no halving leaves again.
 MAX_LOSS_SCALE = 2.0 ** 126
 
@@ -39,6 +41,15 @@ class HCMATrainStep(nn.TrainOneStepCell):
         self.update_loss_scale = loss_scale_manager.get_update_cell()
         self.map = ops.HyperMap()
         self.value_and_grad = ops.value_and_grad(self._scaled_loss, None, self.weights, has_aux=True)
+        self.clock = Clock()
+
+    def __call__(self, *columns):
+        with self.clock.part('step'):
+            return self.compiled(*columns)
+
+    def compiled(self, *inputs):
+        """Run this cell's own graph."""
+        return super().__call__(*inputs)
 
     @property
     def metric_names(self):

@@ -71,7 +71,8 @@ def alignment_network(recipe, vocab_size):
     """The model of ``recipe``, with weights drawn by its seed, in the hierarchical loss."""
     model = build_model(recipe, vocab_size)
     weights = [recipe.loss.weight(term) for term in model.terms]
-    return HierarchicalLoss(model, weights, recipe.seed, recipe.loss.contrast, recipe.loss.label_smoothing)
+    return HierarchicalLoss(model, weights, recipe.seed, recipe.loss.contrast, recipe.loss.label_smoothing,
+                            images=len(recipe.image_columns), texts=len(recipe.text_columns))
 
 
 class QuestionAnswering:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from hcma.data.meta import require_training_data
 from hcma.data.pack import pack, read_captions, read_records, read_twins
-from hcma.data.pipeline import COLUMNS, NEGATIVE_COLUMNS, TrainingBatches
+from hcma.data.pipeline import TrainingBatches
 from hcma.data.sources import read_pairs
 from hcma.data.tokenizer import train_tokenizer
 from hcma.errors import InputError
@@ -109,13 +109,13 @@ def equal(one, other):
 def rows_of(data):
     """``rows_of(batch)``: which rows of the pack a batch shows."""
     row = {record['group']: record['row'] for record in read_records(data, range(PAIRS))}
-    return lambda batch: [row[picture] for picture in batch[COLUMNS.index('group')][:, 0].tolist()]
+    return lambda batch: [row[picture] for picture in batch[3][:, 0].tolist()]
 
 
 def test_a_negative_belongs_to_its_row_and_rows_without_one_have_length_zero(read, rows_of, tokenizer):
     drawn = Counter()
     for batch in read(0, negatives='data') + read(1, negatives='data'):
-        assert [part.dtype for part in batch[4:]] == [np.int32] * len(NEGATIVE_COLUMNS)
+        assert [part.dtype for part in batch[4:]] == [np.int32] * 2
         for row, ids, length in zip(rows_of(batch), *batch[4:]):
             own = [tokenizer.encode_one(f'negative {row} {one}') for one in range(row % 3)]
             found = [one for one, (expected, size) in enumerate(own)

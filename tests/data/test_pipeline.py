@@ -7,12 +7,13 @@ from PIL import Image
 
 from hcma.data.meta import require_training_data
 from hcma.data.pack import read_captions, read_records
-from hcma.data.pipeline import COLUMNS, TrainingBatches, usable_workers
+from hcma.data.pipeline import TrainingBatches, usable_workers
 from hcma.data.tokenizer import train_tokenizer
 from hcma.errors import InputError
 from helpers.packs import make_pack
 
 PAIRS = 26
+COLUMNS = 'image', 'ids', 'length', 'group'
 BATCH = 6
 STEPS = PAIRS // BATCH
 

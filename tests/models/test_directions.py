@@ -40,3 +40,11 @@ def test_word_heads_start_forward_backward_local_and_free_in_turn():
 
 def test_a_shorter_text_has_the_same_biases():
     assert np.array_equal(word_directions(7, 4)().asnumpy()[..., :4, :4], word_directions(4, 4)().asnumpy())
+
+
+def test_the_bias_of_chosen_positions_is_that_part_of_the_whole():
+    directions, kept = patch_directions(3, 4, has_class=False), np.array([[0, 4, 8], [1, 2, 6]])
+    whole = directions().asnumpy()[0]
+    chosen = Tensor((kept[..., None] == np.arange(9)).astype(np.float32))
+    expected = [whole[:, row][:, :, row] for row in kept]
+    np.testing.assert_allclose(directions.of(chosen).asnumpy(), expected, rtol=1e-6)

@@ -56,3 +56,19 @@ def test_a_picture_does_not_depend_on_its_batch(config):
     encoder = ImageEncoder(config(), Init(0))
     for together, alone in zip(encoder(Tensor(PICTURES)), encoder(Tensor(PICTURES[1:]))):
         np.testing.assert_allclose(together.asnumpy()[1:], alone.asnumpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize('pool', ['class', 'mean'])
+def test_only_kept_patches_are_seen(pool, config):
+    encoder = ImageEncoder(config(stem='patchify', patch_size=4, pool=pool), Init(0))
+    every = Tensor(np.tile(np.arange(16, dtype=np.int32), (2, 1)))
+    for kept, whole in zip(encoder(Tensor(PICTURES), every), encoder(Tensor(PICTURES))):
+        np.testing.assert_allclose(kept.asnumpy(), whole.asnumpy(), atol=1e-5)
+    pictures, kept = PICTURES.copy(), Tensor(np.array([[0, 3, 9], [2, 3, 4]], np.int32))
+    patch, whole = (x.asnumpy() for x in encoder(Tensor(pictures), kept))
+    assert patch.shape == (2, 3, 16)
+    pictures[:, :4, 4:8] = 0  # patch 1, which neither keeps
+    assert np.array_equal(encoder(Tensor(pictures), kept)[0].asnumpy(), patch)
+    pictures[:, :4, :4] = 0  # patch 0
+    seen = encoder(Tensor(pictures), kept)[1].asnumpy()
+    assert not np.allclose(seen[0], whole[0]) and np.array_equal(seen[1], whole[1])

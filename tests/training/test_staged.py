@@ -23,14 +23,18 @@ GRAPH = {'graph': ({'label_smoothing': 0.1}, {**SHALLOW, 'fusion': {'heads': 2}}
 
 def inputs_of(make_batch, recipe, negatives, seed=0):
     image, ids, lengths, group = make_batch(recipe, BATCH, seed)
+    kept = ()
+    if recipe.train.drop_patches:
+        rng = np.random.default_rng(seed)
+        kept = (Tensor(np.stack([rng.permutation(16)[:recipe.kept_patches] for _ in range(BATCH)]).astype(np.int32)),)
     wrong = (ids[::-1], lengths * Tensor([1, 0, 1, 1, 0, 1], ms.int32)) if negatives else ()
-    return image, ids, lengths, group, *wrong
+    return image, *kept, ids, lengths, group, *wrong
 
 
 def steps(make_recipe, vocabulary, case):
     """The fused and the staged step of one case, and the recipe."""
     loss, model, _, images, texts = {**CASES, **GRAPH}[case]
-    once = {'eps': 1e-3, 'batch_size': BATCH}
+    once = {'eps': 1e-3, 'batch_size': BATCH, 'drop_patches': 0.0 if EVERY == loss.get('levels') else 0.6}
     parts = {'image_micro_batch': images, 'text_micro_batch': texts}
     recipes = [make_recipe(loss=loss, model=model, train={**once, **extra}) for extra in ({}, parts)]
     return [build_step(recipe, vocabulary, 10) for recipe in recipes], recipes[0]
