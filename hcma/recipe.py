@@ -159,8 +159,8 @@ class Recipe(Section):
     @model_validator(mode='after')
     def _regions_need_whole_pictures(self):
         if self.train.drop_patches and 'phrase_region' in self.loss.levels:
-            raise ValueError('train.drop_patches: regions are neighbouring patches, so phrase_region needs all of them; '
-                             'leave one of the two out')
+            raise ValueError('train.drop_patches: regions are neighbouring patches, so phrase_region needs all of '
+                             'them; leave one of the two out')
         return self
 
     @model_validator(mode='after')

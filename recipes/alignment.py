@@ -4,8 +4,9 @@
     recipes/alignment.py --out DIR --config flickr8k --train DATA --test DATA_TEST --choices CHOICES.jsonl
 
 Every variant has the same encoders, data and directions. They train for the same number of epochs, and flat CLIP also
-for as long as the full model takes. Each is measured by fine-grained choices and retrieval; on scenes, whose test
-combinations are never trained on, also by twins and by questions that a head on the frozen image encoder answers.
+for as much CPU time as the full model takes. Each is measured by fine-grained choices and retrieval; on scenes, whose
+test combinations are never trained on, also by twins and by questions that a head on the frozen image encoder answers,
+and there the weights of the levels are fitted on validation choices.
 Several seeds give a spread. Runs that are done are kept: start again to go on. Writes alignment.json, alignment.md and
 alignment.png into DIR.
 """
@@ -26,28 +27,29 @@ from hcma.recipe_io import load_recipe
 
 CONFIGS = Path(__file__).parent / 'configs'
 FLAT, LOCAL = 'loss.levels=[sentence_global]', 'loss.levels=[sentence_global, word_patch]'
-NEGATIVES, PERTURBED = 'data.negatives=data', 'data.negatives=perturb'
+NEGATIVES, PERTURBED, TWINS = 'data.negatives=data', 'data.negatives=perturb', 'data.twins=true'
 VARIANTS = {
     'flat': [FLAT],
-    'flat + negatives': [FLAT, NEGATIVES],
-    'flat + negatives, equal time': [FLAT, NEGATIVES],
+    'flat + negatives, twins': [FLAT, NEGATIVES, TWINS],
+    'flat + negatives, twins, equal time': [FLAT, NEGATIVES, TWINS],
     'word-patch': [LOCAL],
     'word-patch, phrase-region': ['loss.levels=[sentence_global, word_patch, phrase_region]'],
     'word-patch + fusion': [LOCAL, 'model.fusion.heads=4'],
-    'word-patch + negatives': [LOCAL, NEGATIVES],
-    'word-patch + perturbed, twins': [LOCAL, PERTURBED, 'data.twins=true'],
+    'word-patch + negatives, twins': [LOCAL, NEGATIVES, TWINS],
+    'word-patch + perturbed, twins': [LOCAL, PERTURBED, TWINS],
     'flat, equal time': [FLAT],
     'flat + perturbed': [FLAT, PERTURBED],
     'word-patch + perturbed': [LOCAL, PERTURBED],
 }
-SCENES = {'variants': list(VARIANTS)[:8], 'full': 'word-patch + negatives', 'seeds': 3, 'epochs': 16,
-          'scenes': {'train': 12000, 'val': 200, 'test': 1000}}
-QUICK = {'variants': ['flat', 'flat + negatives', 'word-patch + negatives'], 'full': 'word-patch + negatives',
-         'seeds': 1, 'epochs': 6, 'scenes': {'train': 12000, 'val': 200, 'test': 500}}
+FULL = 'word-patch + negatives, twins'
+SCENES = {'variants': list(VARIANTS)[:8], 'full': FULL, 'seeds': 3, 'epochs': 18,
+          'scenes': {'train': 12000, 'val': 500, 'test': 1000}}
+QUICK = {'variants': ['flat', 'flat + negatives, twins', FULL], 'full': FULL, 'seeds': 1, 'epochs': 6,
+         'scenes': {'train': 12000, 'val': 200, 'test': 500}}
 OWN = {'variants': ['flat', 'flat, equal time', 'word-patch', 'flat + perturbed', 'word-patch + perturbed'],
        'full': 'word-patch', 'seeds': 1}
 RETRIEVAL_IMAGES = 500
-HEADS = {'flat': ('global', 'word_patch'), 'word-patch + negatives': ('word_patch',)}  # that answer questions
+HEADS = {'flat': ('global', 'word_patch'), FULL: ('word_patch',)}  # that answer questions
 
 
 def main():
@@ -108,7 +110,7 @@ class Data:
 def prepare(out, scenes):
     """Draw and pack the scenes: half of them twins whose captions state a relation."""
     if not (out / 'scenes' / 'twins_test.jsonl').exists():
-        write_scenes(out / 'scenes', **scenes, relations=0.5, twins=True, negatives=True, textured=0.25, counts=0.2)
+        write_scenes(out / 'scenes', **scenes, relations=0.5, twins=True, negatives=True, textured=0.5, counts=0.25)
     for split in ('train', 'test'):
         if not (out / 'data' / split / META).exists():
             from hcma.data.pack import pack
@@ -123,8 +125,8 @@ def folder(name, seed):
 
 
 def equal_time(out, name, full, seed, epochs):
-    """The epochs of the flat variant ``name`` that take as long as ``epochs`` of the variant ``full``."""
-    rates = [json.loads((out / folder(variant, seed) / 'metrics.json').read_text())['training']['images_per_s']
+    """The epochs of the flat variant ``name`` that take as much CPU time as ``epochs`` of the variant ``full``."""
+    rates = [json.loads((out / folder(variant, seed) / 'metrics.json').read_text())['training']['images_per_cpu_s']
              for variant in (name.removesuffix(', equal time'), full)]
     return round(epochs * rates[0] / rates[1])
 
@@ -168,6 +170,8 @@ def run(out, data, name, seed, epochs):
     if not train(recipe, run_dir, resume=True):
         return 130
     evaluation = Evaluation(run_dir)
+    if data.scenes:
+        evaluation.fit_weights(data.scenes / 'choices_val.jsonl')
     update_metrics(run_dir, choice=evaluation.choice(data.choices),
                    retrieval=evaluation.retrieval(data.test, RETRIEVAL_IMAGES))
     if data.scenes:

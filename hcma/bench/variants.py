@@ -29,7 +29,7 @@ def _numbers(metrics):
     found.update({f'questions, {key.removeprefix("vqa_")} head': value['accuracy'] for key, value in metrics.items()
                   if key.startswith('vqa_')})
     training = metrics['training']
-    found['ms per step'] = 1000 * training['seconds'] / training['steps']
+    found['CPU ms per image'] = 1000 / training['images_per_cpu_s']
     found['steps'] = training['steps']
     return found
 
@@ -55,7 +55,7 @@ def draw(results, path):
     """A panel for each measure in percent: a dot for every seed of every variant, a bar at the mean."""
     import matplotlib.style
     from matplotlib.figure import Figure
-    labels = [label for label in next(iter(results.values()))[0] if label not in ('ms per step', 'steps')]
+    labels = [label for label in next(iter(results.values()))[0] if label not in ('CPU ms per image', 'steps')]
     columns = 4
     rows = -(-len(labels) // columns)
     with matplotlib.style.context(['default', LOOK]):

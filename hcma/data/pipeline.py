@@ -31,8 +31,8 @@ class TrainingBatches:
 
     With ``data.negatives`` two columns more follow, ``negative_ids (B, L) int32, negative_length (B,) int32``: a
     caption that is false of the image, of length 0 where there is none. With ``data.twins`` twins come in one batch
-    (see ``twin_order``). With ``train.drop_patches`` a column ``kept (B, K) int32`` after the pictures holds the patches
-    that the encoder sees; with ``train.drop_words`` captions have fewer words (see ``dropping``).
+    (see ``twin_order``). With ``train.drop_patches`` a column ``kept (B, K) int32`` after the pictures holds the
+    patches that the encoder sees; with ``train.drop_words`` captions have fewer words (see ``dropping``).
     """
 
     def __init__(self, data_dir, recipe, tokenizer, rank=0, ranks=1):

@@ -48,7 +48,7 @@ def train(recipe, run_dir, resume=False, callbacks=()):
     callbacks = [log, ProgressBar(log, done), Checkpoints(run_dir, task, log), StopOnSignal(), *callbacks]
     run, context = _context(recipe, step, batches, done)
     _call(callbacks, 'on_train_begin', context)
-    started = time.perf_counter()
+    started, computed = time.perf_counter(), time.process_time()
 
     # ---- the loop
     for epoch in range(done // batches.steps, recipe.train.epochs):
@@ -67,7 +67,7 @@ def train(recipe, run_dir, resume=False, callbacks=()):
 
     # ---- the end
     _call(callbacks, 'on_train_end', context)
-    _record(run_dir, run, done, time.perf_counter() - started, task)
+    _record(run_dir, run, done, time.perf_counter() - started, time.process_time() - computed, task)
     return run.cur_step_num == run.batch_num * run.epoch_num
 
 
@@ -131,13 +131,14 @@ def _call(callbacks, event, context):
         getattr(callback, event)(context)
 
 
-def _record(run_dir, run, done, seconds, task):
+def _record(run_dir, run, done, seconds, cpu_seconds, task):
     steps = run.cur_step_num - done
     if not steps:
         return
     size = sum(parameter.size for parameter in run.network.model.get_parameters())
     training = {'task': task.name, 'seconds': round(seconds, 1),
-                'images_per_s': round(steps * run.batch_size / seconds, 1), 'steps': run.cur_step_num,
+                'images_per_s': round(steps * run.batch_size / seconds, 1),
+                'images_per_cpu_s': round(steps * run.batch_size / cpu_seconds, 1), 'steps': run.cur_step_num,
                 'parameters': size, 'data_wait': round(run.data_wait_total / seconds, 4),
                 f'truncated_{task.text_name}': task.tokenizer.count_truncated(task.texts)}
     update_metrics(run_dir, training=training, environment=backend.environment())
