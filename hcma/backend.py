@@ -1,5 +1,6 @@
 """The one place that asks which device this is: every device-specific choice is a function here."""
 import platform
+import resource
 
 import mindspore as ms
 
@@ -21,6 +22,13 @@ def recompute_saves_memory():
 def compiles_kernels():
     """Whether the kernels of ``hcma.kernels`` stand in for MindSpore's operations: on CPU, where they compile."""
     return ms.get_context('device_target') == 'CPU' and library() is not None
+
+
+def peak_memory():
+    """The most bytes that were ever held: on the device, or on CPU by this process."""
+    if ms.get_context('device_target') != 'CPU':
+        return ms.runtime.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def set_up(mode, device='CPU'):

@@ -56,13 +56,25 @@ class LossScale(Section):
     window: int = Field(default=2000, ge=1)
 
 
+class BatchWarmup(Section):
+    """Smaller batches at first: of ``batch_size`` for so many ``epochs``."""
+    batch_size: int = Field(ge=2)
+    epochs: int = Field(default=1, ge=1)
+
+
 class Train(Section):
-    """The optimisation: AdamW with warm-up and cosine decay."""
+    """The optimisation: AdamW with warm-up and cosine decay.
+
+    A ``plan`` that is auto looks for the micro-batches that encode fastest within ``memory_budget``.
+    """
     mode: Literal['graph', 'pynative'] = 'graph'
     epochs: int = PositiveInt
     batch_size: int = Field(default=64, ge=2)
     image_micro_batch: Optional[int] = Field(default=None, ge=1, description='pictures encoded at once; none: all')
     text_micro_batch: Optional[int] = Field(default=None, ge=1, description='texts encoded at once; none: all')
+    plan: Literal['fixed', 'auto'] = Field(default='fixed', description='auto: micro-batches are measured and enlarged')
+    memory_budget: Optional[float] = Field(default=None, gt=0, description='GiB that the plan may use; none: no bound')
+    batch_warmup: Optional[BatchWarmup] = None
     lr: float = Field(default=3e-3, gt=0)
     final_lr: float = Field(default=0.01, ge=0, le=1, description='share of lr left at the last step')
     warmup: float = Field(default=0.1, ge=0, lt=1, description='share of all steps')
@@ -92,10 +104,29 @@ class Train(Section):
                 raise ValueError(f'{key}: {size} is more than the batch_size {self.batch_size}; give a part of it')
         return self
 
+    @model_validator(mode='after')
+    def _budget_is_for_a_search(self):
+        if self.memory_budget is not None and self.plan == 'fixed':
+            raise ValueError('memory_budget: is what plan auto may use; add plan: auto, or set the micro-batches')
+        return self
+
+    @model_validator(mode='after')
+    def _small_batches_come_first(self):
+        warmup = self.batch_warmup
+        if warmup is not None and warmup.batch_size >= self.batch_size:
+            raise ValueError(f'batch_warmup.batch_size: {warmup.batch_size} is not less than the batch_size '
+                             f'{self.batch_size}')
+        return self
+
     @property
     def is_staged(self):
         """Whether a step encodes the batch part by part."""
-        return self.image_micro_batch is not None or self.text_micro_batch is not None
+        return self.plan == 'auto' or self.image_micro_batch is not None or self.text_micro_batch is not None
+
+    def batch_size_of(self, epoch):
+        """The batch size of an epoch, the first being 0."""
+        warmup = self.batch_warmup
+        return warmup.batch_size if warmup is not None and epoch < warmup.epochs else self.batch_size
 
 
 class Evaluate(Section):
@@ -166,9 +197,9 @@ class Recipe(Section):
     @model_validator(mode='after')
     def _answers_need_whole_pairs_at_once(self):
         train = self.train
-        if self.vqa is not None and (train.is_staged or train.drop_patches or train.drop_words):
-            raise ValueError('train.image_micro_batch, text_micro_batch, drop_patches, drop_words: are for alignment, '
-                             'not for questions; leave them out')
+        if self.vqa is not None and (train.is_staged or train.drop_patches or train.drop_words or train.batch_warmup):
+            raise ValueError('train.image_micro_batch, text_micro_batch, plan, drop_patches, drop_words, batch_warmup: '
+                             'are for alignment, not for questions; leave them out')
         return self
 
     @property

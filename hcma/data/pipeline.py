@@ -38,12 +38,12 @@ class TrainingBatches:
     def __init__(self, data_dir, recipe, tokenizer, rank=0, ranks=1):
         self.paths = shard_paths(data_dir)
         self.rows = read_meta(data_dir)['images']
-        self.data, self.seed, self.batch = recipe.data, recipe.seed, recipe.train.batch_size
+        self.data, self.seed, self.train = recipe.data, recipe.seed, recipe.train
         self.rank, self.ranks, self.columns = rank, ranks, list(recipe.columns)
         self.dropping, self.length = Dropping(recipe), tokenizer.length
-        self.steps = self.rows // self.batch
-        if self.batch % ranks:
-            raise InputError(f'train.batch_size: {self.batch} cannot be shared by {ranks} devices; take a multiple')
+        for key, size in (('batch_size', recipe.train.batch_size), ('batch_warmup.batch_size', self.size(0))):
+            if size % ranks:
+                raise InputError(f'train.{key}: {size} cannot be shared by {ranks} devices; take a multiple')
         self.workers = usable_workers(recipe.data.workers)
         self.decoder = Decoder(recipe.model.image.size)
         self.encode = functools.lru_cache(CACHED_CAPTIONS)(tokenizer.encode_one)
@@ -53,16 +53,25 @@ class TrainingBatches:
 
     def epoch(self, number, start=0):
         """Iterate over the batches of epoch ``number`` from step ``start`` on, each a list of Tensors, one a column."""
-        order = self._order(np.random.default_rng((self.seed, number)))
-        order = order.reshape(self.steps, self.ranks, -1)[start:, self.rank].reshape(-1)
+        order = self._order(number, np.random.default_rng((self.seed, number)))
+        order = order.reshape(self.steps(number), self.ranks, -1)[start:, self.rank].reshape(-1)
         if not len(order):
             return iter(())
         return self._pipeline(number, order).create_tuple_iterator(num_epochs=1)
 
-    def _order(self, generator):
+    def size(self, epoch):
+        """How many pairs are in a batch of that epoch, of all ranks together."""
+        return self.train.batch_size_of(epoch)
+
+    def steps(self, epoch):
+        """How many batches that epoch has."""
+        return self.rows // self.size(epoch)
+
+    def _order(self, number, generator):
+        size, steps = self.size(number), self.steps(number)
         if self.groups is not None:
-            return twin_order(self.groups, self.steps, self.batch, generator)
-        return generator.permutation(self.rows)[:self.steps * self.batch]
+            return twin_order(self.groups, steps, size, generator)
+        return generator.permutation(self.rows)[:steps * size]
 
     def _pipeline(self, epoch, order):
         ds.config.set_prefetch_size(self.data.prefetch)
@@ -72,7 +81,7 @@ class TrainingBatches:
                               num_parallel_workers=1)
         data = data.map(vision.Decode(), 'image', num_parallel_workers=1)
         data = data.map(_Sample(self, epoch), read, self.columns, num_parallel_workers=self.workers)
-        return data.project(self.columns).batch(self.batch // self.ranks, drop_remainder=True)
+        return data.project(self.columns).batch(self.size(epoch) // self.ranks, drop_remainder=True)
 
 
 class _Sample:

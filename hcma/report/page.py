@@ -58,13 +58,20 @@ def settings_section(run):
                    missing('time or versions', TRAIN), recipe)
 
 
+# Shares of the training time.
+TIMES = [('utilisation', 'device computes', '设备计算时间占比'), ('time_images', 'of it, encoding images', '其中图像编码'),
+         ('time_texts', 'of it, encoding texts', '其中文本编码'), ('time_loss', 'of it, the loss', '其中损失计算'),
+         ('time_update', 'of it, the update', '其中参数更新'), ('time_data', 'waiting for data', '等待数据'),
+         ('time_host', 'host between steps', '主机端步间开销')]
+
+
 def training_facts(training):
     """The rows about the training that were measured."""
-    wait = figure_of(training.get('data_wait'))
     rows = [('training time', '训练时间', training.get('seconds'), duration(training.get('seconds'))),
             ('steps', '步数', training.get('steps'), number(training.get('steps'), 0)),
             ('images per second', '每秒图像数', training.get('images_per_s'), number(training.get('images_per_s'))),
-            ('time spent waiting for data', '等待数据的时间', wait, f'{100 * (wait or 0):.1f}%'),
+            *((english, translated, training.get(key), f'{100 * (figure_of(training.get(key)) or 0):.1f}%')
+              for key, english, translated in TIMES),
             ('parameters', '参数量', training.get('parameters'), short_count(training.get('parameters')))]
     return [[[english, ' ', chinese(translated)], shown] for english, translated, value, shown in rows
             if figure_of(value) is not None]

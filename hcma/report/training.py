@@ -64,7 +64,9 @@ def small_figures(log):
                figure(log, 'Loss scale', '损失缩放', [('loss_scale', None, '#475569')], size=SMALL, y_scale='log2',
                       ticks=skipped, sentence=('A red tick is a step skipped for overflow.', '红色刻度为因溢出而跳过的步。')),
                figure(log, 'Images per second', '每秒图像数', [('images_per_s', None, '#475569')], size=SMALL,
-                      is_noisy=True)]
+                      is_noisy=True),
+               figure(log, 'Device computes, share of time', '设备计算时间占比', [('utilisation', None, '#475569')],
+                      size=SMALL, is_noisy=True)]
     return [drawn for drawn in figures if drawn is not None]
 
 

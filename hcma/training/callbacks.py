@@ -8,11 +8,12 @@ from mindspore.train.callback import Callback
 from tqdm import tqdm
 
 from hcma.training.checkpoint import checkpoint_path, keep_newest, save_checkpoint
+from hcma.training.clock import shares
 from hcma.training.run_folder import LOG
 
 
 class StepLog(Callback):
-    """Writes a line of ``log.jsonl`` for every step.
+    """Writes a line of ``log.jsonl`` for every step, speed and shares of time being those of the lines written with it.
 
     The steps' metrics stay on the device until ``every`` of them wait: reading each at once would make the host and
     the device wait for each other. ``latest`` is the last line written.
@@ -26,11 +27,11 @@ class StepLog(Callback):
 
     def on_train_begin(self, run_context):
         self.file = open(self.path, 'a', encoding='utf-8', buffering=1)
-        self.since = time.perf_counter()
+        self._restart(run_context.original_args())
 
     def on_train_step_end(self, run_context):
         run = run_context.original_args()
-        self.waiting.append((run.cur_step_num, run.cur_epoch_num, run.net_outputs[1], run.data_wait))
+        self.waiting.append((run.cur_step_num, run.cur_epoch_num, run.batch_size, run.net_outputs[1]))
         if len(self.waiting) >= self.every:
             self.flush(run)
 
@@ -43,15 +44,18 @@ class StepLog(Callback):
         if not self.waiting:
             return
         names = run.train_network.metric_names
-        rows = [row.asnumpy().tolist() for _, _, row, _ in self.waiting]
-        seconds = time.perf_counter() - self.since
-        rate = run.batch_size * len(rows) / seconds
-        for (step, epoch, _, wait), row in zip(self.waiting, rows):
-            self.latest = {'step': step, 'epoch': epoch, **dict(zip(names, row)), 'images_per_s': round(rate, 1),
-                           'data_wait': round(wait * len(rows) / seconds, 4)}
+        rows = [row.asnumpy().tolist() for *_, row in self.waiting]
+        seconds = time.perf_counter() - self.started
+        speed = {'images_per_s': round(sum(size for _, _, size, _ in self.waiting) / seconds, 1),
+                 **shares(run.train_network.clock.since(self.before), seconds)}
+        for (step, epoch, *_), row in zip(self.waiting, rows):
+            self.latest = {'step': step, 'epoch': epoch, **dict(zip(names, row)), **speed}
             self.file.write(json.dumps({key: _strict(value) for key, value in self.latest.items()}) + '\n')
         self.waiting.clear()
-        self.since = time.perf_counter()
+        self._restart(run)
+
+    def _restart(self, run):
+        self.started, self.before = time.perf_counter(), dict(run.train_network.clock.seconds)
 
 
 def _strict(value):
@@ -60,7 +64,7 @@ def _strict(value):
 
 
 class ProgressBar(Callback):
-    """A tqdm bar over all steps, with loss, temperatures, speed and the share of time spent waiting for data."""
+    """A tqdm bar over all steps, with loss, temperatures, speed and the share of time in which the device computes."""
 
     def __init__(self, log, start):
         self.log = log
@@ -68,7 +72,7 @@ class ProgressBar(Callback):
 
     def on_train_begin(self, run_context):
         run = run_context.original_args()
-        self.bar = tqdm(total=run.batch_num * run.epoch_num, initial=self.start, desc=run.name, unit='step',
+        self.bar = tqdm(total=run.total_steps, initial=self.start, desc=run.name, unit='step',
                         mininterval=1.0, dynamic_ncols=True)
 
     def on_train_step_end(self, run_context):
@@ -78,7 +82,7 @@ class ProgressBar(Callback):
                               if name.startswith('scale_'))
             beside = f'1/temperature {scales}' if scales else f'right {latest["accuracy"]:.0%}'
             self.bar.set_postfix_str(f'loss {latest["loss"]:.3f}, {beside}, '
-                                     f'{latest["images_per_s"]:.0f} images/s, data wait {latest["data_wait"]:.0%}',
+                                     f'{latest["images_per_s"]:.0f} images/s, device {latest["utilisation"]:.0%}',
                                      refresh=False)
         self.bar.update()
 

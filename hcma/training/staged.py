@@ -33,8 +33,7 @@ class StagedTrainStep(HCMATrainStep):
 
     def encode_at_once(self, images, texts):
         """Encode that many pictures and texts at once from the next step on; None means all."""
-        self.image.use(images)
-        self.text.use(texts)
+        self.image.size, self.text.size = images, texts
 
     def __call__(self, *columns):
         part = self.clock.part
@@ -62,19 +61,21 @@ class StagedTrainStep(HCMATrainStep):
 
 
 class _Tower:
-    """A tower on the host, part by part; no cell, so that the step's graph holds none of it."""
+    """A tower on the host, ``size`` rows at once; no cell, so that the step's graph holds none of it.
+
+    ``rows`` are those of the last batch.
+    """
 
     def __init__(self, tower):
         self.tower = tower
         self.parameters = tower.trainable_params()
+        self.size = self.rows = None
         self.by_size = {}
 
-    def use(self, size):
-        """Encode ``size`` rows at once, or all where it is None."""
-        self.size = size
-        if size not in self.by_size:
-            backward = _Backward(self.tower, size, self.parameters) if self.parameters else None
-            self.by_size[size] = _Forward(self.tower, size), backward
+    @property
+    def at_once(self):
+        """How many rows of the last batch were encoded at once."""
+        return min(self.size or self.rows, self.rows)
 
     @property
     def pieces(self):
@@ -83,25 +84,32 @@ class _Tower:
 
     def features(self, *inputs):
         """The tower's features of all rows."""
-        forward, _ = self.by_size[self.size]
-        parts = [forward(start, *inputs) for start in self._starts(inputs)]
+        self.rows = len(inputs[0])
+        forward, _ = self._pair()
+        parts = [forward(start, *inputs) for start in self._starts()]
         if len(parts) == 1:
             return parts[0]
-        return tuple(ops.concat(part)[:len(inputs[0])] for part in zip(*parts))
+        return tuple(ops.concat(part)[:self.rows] for part in zip(*parts))
 
     def gradients(self, pulls, *inputs):
         """The gradients by name, where ``pulls`` are those of the features of all rows."""
         if not self.parameters:
             return {}
-        _, backward = self.by_size[self.size]
+        _, backward = self._pair()
         total = [ops.zeros(parameter.shape, ms.float32) for parameter in self.parameters]
-        for start in self._starts(inputs):
+        for start in self._starts():
             total = backward(start, *pulls, *total, *inputs)
         return {parameter.name: gradient for parameter, gradient in zip(self.parameters, total)}
 
-    def _starts(self, inputs):
-        rows = len(inputs[0])
-        return [Tensor(start, ms.int32) for start in range(0, rows, self.size or rows)]
+    def _pair(self):
+        size = self.at_once
+        if size not in self.by_size:
+            backward = _Backward(self.tower, size, self.parameters) if self.parameters else None
+            self.by_size[size] = _Forward(self.tower, size), backward
+        return self.by_size[size]
+
+    def _starts(self):
+        return [Tensor(start, ms.int32) for start in range(0, self.rows, self.at_once)]
 
 
 class _Forward(nn.Cell):
@@ -115,11 +123,11 @@ class _Forward(nn.Cell):
 
     def construct(self, start, *inputs):
         rows = inputs[0].shape[0]
-        return self.tower(*_rows(inputs, ops.minimum(self.places(start, rows), rows - 1)))
+        return self.tower(*_rows(inputs, ops.minimum(self.places(start), rows - 1)))
 
-    def places(self, start, rows):
-        """Which of the ``rows`` these are, and beyond, (size,) int32."""
-        return ops.cast(start + self.range(0, rows if self.size is None else self.size, 1), ms.int32)
+    def places(self, start):
+        """Which rows these are; some may lie beyond the end, (size,) int32."""
+        return ops.cast(start + self.range(0, self.size, 1), ms.int32)
 
 
 class _Backward(_Forward):
@@ -135,7 +143,7 @@ class _Backward(_Forward):
         pulls, given = given[:self.features], given[self.features:]
         total, inputs = given[:self.count], given[self.count:]
         rows = inputs[0].shape[0]
-        places = self.places(start, rows)
+        places = self.places(start)
         at, present = ops.minimum(places, rows - 1), ops.cast(places < rows, ms.float32)
         return self.map(_add, total, self.gradient(_rows(pulls, at), _rows(inputs, at), present))
 

@@ -9,8 +9,10 @@ from hcma import backend
 from hcma.errors import InputError
 from hcma.training.callbacks import Checkpoints, ProgressBar, StepLog, StopOnSignal
 from hcma.training.checkpoint import checkpoints, load_state
+from hcma.training.clock import DATA, shares
 from hcma.training.optimizer import build_optimizer
 from hcma.training.run_folder import begin_run, open_run, update_metrics
+from hcma.training.scheduler import scheduler_of
 from hcma.training.staged import StagedTrainStep
 from hcma.training.step import HCMATrainStep
 from hcma.training.tasks import alignment_network, task_of
@@ -33,7 +35,8 @@ def train(recipe, run_dir, resume=False, callbacks=()):
     batches = task.batches
 
     # ---- model and step
-    step = step_of(task.network(), recipe.train, recipe.train.epochs * batches.steps)
+    total = sum(batches.steps(epoch) for epoch in range(recipe.train.epochs))
+    step = step_of(task.network(), recipe.train, total)
     done = 0
     if newest is not None:
         progress = load_state(newest, step)
@@ -45,19 +48,23 @@ def train(recipe, run_dir, resume=False, callbacks=()):
 
     # ---- what happens beside the training
     log = StepLog(run_dir)
-    callbacks = [log, ProgressBar(log, done), Checkpoints(run_dir, task, log), StopOnSignal(), *callbacks]
-    run, context = _context(recipe, step, batches, done)
+    scheduler = scheduler_of(recipe)
+    callbacks = [log, ProgressBar(log, done), Checkpoints(run_dir, task, log), StopOnSignal(), *scheduler, *callbacks]
+    run, context = _context(recipe, step, total, done)
+    first, start = _position(batches, done)
+    run.batch_size = batches.size(first)
     _call(callbacks, 'on_train_begin', context)
     started, computed = time.perf_counter(), time.process_time()
 
     # ---- the loop
-    for epoch in range(done // batches.steps, recipe.train.epochs):
-        run.cur_epoch_num = epoch + 1
+    for epoch in range(first, recipe.train.epochs):
+        run.cur_epoch_num, run.batch_num, run.batch_size = epoch + 1, batches.steps(epoch), batches.size(epoch)
         _call(callbacks, 'on_train_epoch_begin', context)
-        for batch in _timed(batches.epoch(epoch, run.cur_step_num - epoch * batches.steps), run):
+        for batch in _timed(batches.epoch(epoch, start if epoch == first else 0), step.clock):
             _call(callbacks, 'on_train_step_begin', context)
             run.net_outputs = step(*batch)
             run.cur_step_num += 1
+            run.samples += run.batch_size
             _call(callbacks, 'on_train_step_end', context)
             if context.get_stop_requested():
                 break
@@ -67,8 +74,10 @@ def train(recipe, run_dir, resume=False, callbacks=()):
 
     # ---- the end
     _call(callbacks, 'on_train_end', context)
-    _record(run_dir, run, done, time.perf_counter() - started, time.process_time() - computed, task)
-    return run.cur_step_num == run.batch_num * run.epoch_num
+    _record(run_dir, run, time.perf_counter() - started, time.process_time() - computed, task)
+    for one in scheduler:
+        update_metrics(run_dir, schedule=one.history)
+    return run.cur_step_num == total
 
 
 def _advise(recipe):
@@ -97,12 +106,20 @@ def step_of(network, train, total_steps):
                            train.text_micro_batch).set_train()
 
 
-def _context(recipe, step, batches, done):
-    """What MindSpore's callbacks read: its own names, and ours for the batch size, the name and the wait for data."""
+def _position(batches, done):
+    """The epoch of the next step after ``done`` steps, and how many steps of it are done."""
+    epoch = 0
+    while done and done >= batches.steps(epoch):
+        done -= batches.steps(epoch)
+        epoch += 1
+    return epoch, done
+
+
+def _context(recipe, step, total, done):
+    """What MindSpore's callbacks read: its own names, and ours for batch size, name, all steps and samples."""
     run = {'train_network': step, 'network': step.network, 'optimizer': step.optimizer, 'mode': 'train',
-           'batch_num': batches.steps, 'epoch_num': recipe.train.epochs, 'cur_step_num': done, 'cur_epoch_num': 1,
-           'net_outputs': None, 'batch_size': recipe.train.batch_size, 'name': recipe.name, 'data_wait': 0.0,
-           'data_wait_total': 0.0, 'dataset_sink_mode': False}
+           'epoch_num': recipe.train.epochs, 'cur_step_num': done, 'cur_epoch_num': 1, 'net_outputs': None,
+           'dataset_sink_mode': False, 'name': recipe.name, 'total_steps': total, 'samples': 0}
     context = RunContext(_Attributes(run))
     return context.original_args(), context
 
@@ -113,16 +130,14 @@ class _Attributes(dict):
     __setattr__ = dict.__setitem__
 
 
-def _timed(batches, run):
-    """Pass on ``batches``, noting for how long the loop had to wait for each."""
+def _timed(batches, clock):
+    """Pass on ``batches``, noting for how long the loop had to wait for them."""
     batches = iter(batches)
     while True:
-        before = time.perf_counter()
-        batch = next(batches, None)
+        with clock.part(DATA):
+            batch = next(batches, None)
         if batch is None:
             return
-        run.data_wait = time.perf_counter() - before
-        run.data_wait_total += run.data_wait
         yield batch
 
 
@@ -131,14 +146,13 @@ def _call(callbacks, event, context):
         getattr(callback, event)(context)
 
 
-def _record(run_dir, run, done, seconds, cpu_seconds, task):
-    steps = run.cur_step_num - done
-    if not steps:
+def _record(run_dir, run, seconds, cpu_seconds, task):
+    if not run.samples:
         return
     size = sum(parameter.size for parameter in run.network.model.get_parameters())
     training = {'task': task.name, 'seconds': round(seconds, 1),
-                'images_per_s': round(steps * run.batch_size / seconds, 1),
-                'images_per_cpu_s': round(steps * run.batch_size / cpu_seconds, 1), 'steps': run.cur_step_num,
-                'parameters': size, 'data_wait': round(run.data_wait_total / seconds, 4),
+                'images_per_s': round(run.samples / seconds, 1),
+                'images_per_cpu_s': round(run.samples / cpu_seconds, 1), 'steps': run.cur_step_num,
+                'parameters': size, **shares(run.train_network.clock.seconds, seconds),
                 f'truncated_{task.text_name}': task.tokenizer.count_truncated(task.texts)}
     update_metrics(run_dir, training=training, environment=backend.environment())

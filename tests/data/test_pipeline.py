@@ -66,7 +66,7 @@ def test_every_batch_has_the_same_shapes_and_types(first, batches):
     for batch in first + read(batches(), 1):
         assert [(part.shape, part.dtype) for part in batch] == [
             ((BATCH, 16, 16, 3), np.uint8), ((BATCH, 8), np.int32), ((BATCH,), np.int32), ((BATCH, 2), np.int64)]
-    assert len(first) == batches().steps == STEPS
+    assert len(first) == batches().steps(0) == STEPS
 
 
 def test_an_epoch_has_each_pair_at_most_once_and_all_where_batches_divide_them(first, batches, pack):
