@@ -22,7 +22,7 @@ def main():
     parser.add_argument('--kind', choices=('whole', 'blocks'), help='only this one')
     wanted = parser.parse_args()
 
-    from hcma.evaluation.table import align
+    from hcma.columns import align
     table = [['loss', 'ms', 'memory GiB', 'value']]
     for kind in [wanted.kind] if wanted.kind else ['whole', 'blocks']:
         table.append([kind, *measure(kind, wanted)])

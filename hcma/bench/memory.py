@@ -50,10 +50,14 @@ def random_batch(recipe, seed):
     """Arrays of random pictures, captions, lengths and groups, as a training batch of ``recipe`` has them."""
     rng, size = np.random.default_rng(seed), recipe.train.batch_size
     side, text = recipe.model.image.size, recipe.model.text
-    return (rng.integers(0, 256, (size, side, side, 3), dtype=np.uint8),
-            rng.integers(0, text.vocab_size, (size, text.length)).astype(np.int32),
-            rng.integers(3, text.length + 1, size).astype(np.int32),
-            np.stack([np.arange(size), size + np.arange(size)], 1))
+    columns = {'image': rng.integers(0, 256, (size, side, side, 3), dtype=np.uint8),
+               'kept': np.stack([rng.permutation(recipe.model.image.grid ** 2)[:recipe.kept_patches]
+                                 for _ in range(size)]).astype(np.int32),
+               'group': np.stack([np.arange(size), size + np.arange(size)], 1)}
+    for kind in ('', 'negative_'):
+        columns[f'{kind}ids'] = rng.integers(0, text.vocab_size, (size, text.length)).astype(np.int32)
+        columns[f'{kind}length'] = rng.integers(3, text.length + 1, size).astype(np.int32)
+    return [columns[name] for name in recipe.columns]
 
 
 if __name__ == '__main__':

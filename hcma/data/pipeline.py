@@ -53,8 +53,7 @@ class TrainingBatches:
 
     def epoch(self, number, start=0):
         """Iterate over the batches of epoch ``number`` from step ``start`` on, each a list of Tensors, one a column."""
-        order = self._order(number, np.random.default_rng((self.seed, number)))
-        order = order.reshape(self.steps(number), self.ranks, -1)[start:, self.rank].reshape(-1)
+        order = self.order(number).reshape(self.steps(number), self.ranks, -1)[start:, self.rank].reshape(-1)
         if not len(order):
             return iter(())
         return self._pipeline(number, order).create_tuple_iterator(num_epochs=1)
@@ -67,7 +66,9 @@ class TrainingBatches:
         """How many batches that epoch has."""
         return self.rows // self.size(epoch)
 
-    def _order(self, number, generator):
+    def order(self, number):
+        """The rows of an epoch in the order in which they come, of all ranks together, (steps * size,)."""
+        generator = np.random.default_rng((self.seed, number))
         size, steps = self.size(number), self.steps(number)
         if self.groups is not None:
             return twin_order(self.groups, steps, size, generator)
@@ -80,12 +81,12 @@ class TrainingBatches:
         data = ds.MindDataset(self.paths, columns_list=read, sampler=ds.SubsetSampler(places),
                               num_parallel_workers=1)
         data = data.map(vision.Decode(), 'image', num_parallel_workers=1)
-        data = data.map(_Sample(self, epoch), read, self.columns, num_parallel_workers=self.workers)
+        data = data.map(Sample(self, epoch), read, self.columns, num_parallel_workers=self.workers)
         return data.project(self.columns).batch(self.size(epoch) // self.ranks, drop_remainder=True)
 
 
-class _Sample:
-    """The map operation: one record to one training sample."""
+class Sample:
+    """The map operation: one record, its image decoded and its lists as JSON, to the columns of one training sample."""
 
     def __init__(self, batches, epoch):
         self.data, self.seed, self.epoch = batches.data, batches.seed, epoch

@@ -1,0 +1,72 @@
+"""Floating-point operations of a training step, counted from the recipe: two for each product that is added up.
+
+Only matrix products count, once forward and, where there is a backward pass, twice more, whatever is computed again:
+what a model needs, not what a way of computing it takes.
+"""
+from hcma.plan.activations import positions
+from hcma.plan.levels import image_rows, samples, text_rows, towers
+from hcma.plan.parameters import linears
+
+FORWARD_AND_BACKWARD = 3
+
+
+def step_flops(recipe):
+    """Operations of one step with ``train.batch_size`` pairs, {'image', 'text', 'loss'}."""
+    count = samples(recipe)
+    flops = {name: count[name] * _tower(recipe, name, tower, rows) for name, tower, rows in towers(recipe)}
+    return {**flops, 'loss': FORWARD_AND_BACKWARD * (_scores(recipe, count) + _fusion(recipe))}
+
+
+def _tower(recipe, name, tower, rows):
+    """Operations for one sample; low-rank additions are too small to count."""
+    inside = _positions(recipe, name, tower)
+    block = sum(2 * inside * inputs * outputs for inputs, outputs in linears(tower)) + 4 * inside ** 2 * tower.width
+    widths = {'sentence_global': recipe.model.embed_width}
+    ends = sum(2 * rows(recipe.model, level) * tower.width * widths.get(level, recipe.model.word_embed_width)
+               for level in {'sentence_global': None, **dict.fromkeys(recipe.loss.levels)})
+    if name == 'image':
+        ends += _stem(tower)
+    if tower.train == 'frozen':
+        return tower.depth * block + ends
+    return FORWARD_AND_BACKWARD * (tower.depth * block + ends)
+
+
+def _positions(recipe, name, tower):
+    dropped = tower.grid ** 2 - recipe.kept_patches if name == 'image' else 0
+    return positions(tower) - dropped
+
+
+def _stem(image):
+    if image.stem == 'patchify':
+        return 2 * image.grid ** 2 * 3 * image.patch_size ** 2 * image.width
+    total, side, inputs = 0, image.size, 3
+    for outputs in image.stem_channels:
+        side = (side - 1) // 2 + 1
+        total += 2 * 9 * inputs * outputs * side ** 2
+        inputs = outputs
+    return total + 2 * 9 * inputs * image.width * side ** 2
+
+
+def _scores(recipe, count):
+    """All texts with all images, and wrong texts with their own."""
+    batch, model, total = count['image'], recipe.model, 0
+    pairs = batch ** 2 + count['text'] - batch
+    for level in recipe.loss.levels:
+        if level == 'sentence_global':
+            total += 2 * pairs * model.embed_width
+            continue
+        products = 2 * text_rows(model, level) * image_rows(model, level) * model.word_embed_width
+        within = batch if recipe.loss.score == 'in_pair' else pairs
+        total += within * products * (1 if recipe.loss.score == 'max' else 2)  # scores, and contexts
+    return total
+
+
+def _fusion(recipe):
+    model = recipe.model
+    if model.fusion is None:
+        return 0
+    words, patches, width = model.text.length, model.image.grid ** 2, model.text.width
+    block = 2 * words * width * width * 6 + 2 * patches * width * width * 2 + 4 * words * patches * width
+    adapt = 2 * patches * model.image.width * width
+    pairs = recipe.train.batch_size * (3 if recipe.data.negatives == 'none' else 4)
+    return pairs * (model.fusion.depth * block + adapt)
