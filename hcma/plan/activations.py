@@ -53,6 +53,12 @@ def positions(tower):
     return tower.length
 
 
+def seen(recipe, tower):
+    """Rows of a sample that pass the blocks in training: dropped patches do not."""
+    dropped = tower.grid ** 2 - recipe.kept_patches if hasattr(tower, 'grid') else 0
+    return positions(tower) - dropped
+
+
 def ends(tower):
     """What an encoder holds of one sample outside its blocks: pixels and stem, or embeddings; and the last norm."""
     rows = positions(tower) * tower.width
@@ -70,14 +76,15 @@ def ends(tower):
     return total
 
 
-def encoder(tower, rank):
+def encoder(recipe, tower):
     """(what is held of a sample where nothing is recomputed, what recomputing frees, the same of one block)."""
-    one = block(tower, positions(tower), rank if tower.train == 'lora' else 0)
+    inside = seen(recipe, tower)
+    one = block(tower, inside, recipe.model.lora.rank if tower.train == 'lora' else 0)
     whole = one.times(tower.depth) + ends(tower)
     if tower.recompute == 'off':
         return whole, Held(), one
     every = 1 if tower.recompute == 'blocks' else tower.recompute
     again = -(-tower.depth // every)
     # A recomputed block keeps its input, and one of them at a time is whole.
-    kept_float32 = one.kept_float32 - positions(tower) * tower.width
+    kept_float32 = one.kept_float32 - inside * tower.width
     return whole, Held(one.kept, kept_float32).times(max(again - 1, 0)), one

@@ -34,7 +34,7 @@ def terms(recipe, setting):
     blocks, numbers = recipe.model.fusion.depth if recipe.model.fusion is not None else 0, 0
     for name, tower, rows in towers(recipe):
         size = 4 * (getattr(setting, f'{name}_micro_batch') or samples(recipe)[name])
-        inside, frozen = size * encoder(tower, recipe.model.lora.rank)[0].computed, tower.train == 'frozen'
+        inside, frozen = size * encoder(recipe, tower)[0].computed, tower.train == 'frozen'
         backward[name], forward[name] = (0, inside) if frozen else (inside, 0)
         numbers += size * projections(recipe, rows, tower).computed
         blocks += tower.depth * (FROZEN_BLOCK if frozen else 1)

@@ -3,7 +3,7 @@
 Only matrix products count, once forward and, where there is a backward pass, twice more, whatever is computed again:
 what a model needs, not what a way of computing it takes.
 """
-from hcma.plan.activations import positions
+from hcma.plan.activations import seen
 from hcma.plan.levels import image_rows, samples, text_rows, towers
 from hcma.plan.parameters import linears
 
@@ -19,7 +19,7 @@ def step_flops(recipe):
 
 def _tower(recipe, name, tower, rows):
     """Operations for one sample; low-rank additions are too small to count."""
-    inside = _positions(recipe, name, tower)
+    inside = seen(recipe, tower)
     block = sum(2 * inside * inputs * outputs for inputs, outputs in linears(tower)) + 4 * inside ** 2 * tower.width
     widths = {'sentence_global': recipe.model.embed_width}
     ends = sum(2 * rows(recipe.model, level) * tower.width * widths.get(level, recipe.model.word_embed_width)
@@ -29,11 +29,6 @@ def _tower(recipe, name, tower, rows):
     if tower.train == 'frozen':
         return tower.depth * block + ends
     return FORWARD_AND_BACKWARD * (tower.depth * block + ends)
-
-
-def _positions(recipe, name, tower):
-    dropped = tower.grid ** 2 - recipe.kept_patches if name == 'image' else 0
-    return positions(tower) - dropped
 
 
 def _stem(image):

@@ -105,7 +105,7 @@ def _features(recipe):
 def _activations(recipe, name, batch, setting, recompute):
     size = 4 if setting.compute == 'fp32' else 2
     tower, rows = {name: (tower, rows) for name, tower, rows in towers(recipe)}[name]
-    whole, freed, one = encoder(tower, recipe.model.lora.rank)
+    whole, freed, one = encoder(recipe, tower)
     held = projections(recipe, rows, tower)
     if tower.train == 'frozen':  # forward only: nothing outlives the block it is in
         return batch * _bytes(one + held, size)

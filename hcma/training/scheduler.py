@@ -1,6 +1,7 @@
 """The asynchronous modal scheduler: how many pictures and texts a staged step encodes at once."""
 import statistics
 import sys
+import time
 
 from mindspore.train.callback import Callback
 from tqdm import tqdm
@@ -8,6 +9,7 @@ from tqdm import tqdm
 from hcma import backend
 from hcma.errors import InputError
 from hcma.plan.memory import GIB, needs, setting_of, usable
+from hcma.training.clock import shares
 from hcma.training.staged import StagedTrainStep
 
 FIRST_PARTS = 8  # into which a search cuts the batch at first
@@ -22,7 +24,7 @@ class AsyncModalScheduler(Callback):
     micro-batches. 'auto' starts there (where the scales are None, with eighths of the batch), and doubles the rows of
     one encoder after the other as long as that makes it faster and the peak stays below ``memory_budget`` GiB. The
     peak is that of the device, on CPU that of the process. Every step of the search trains on a batch like any other,
-    and a size is compiled once. What was tried, and why it ended, is printed and kept in ``history``.
+    and a size is compiled once. What was tried, why it ended, and where the time went is kept in ``history``.
 
     Works with our trainer and with ``mindspore.train.Model(step).train(..., dataset_sink_mode=False)``. Raises
     ``InputError`` where the step is not staged or the batch cannot be cut that often.
@@ -46,9 +48,15 @@ class AsyncModalScheduler(Callback):
         self.step.encode_at_once(*(self._first_size(name, _batch_size(run)) for name in self.towers))
         self.search = self._search() if self.plan == 'auto' else iter(())
         next(self.search, None)
+        self.started, self.before = time.perf_counter(), dict(self.step.clock.seconds)
 
     def on_train_step_end(self, run_context):
         next(self.search, None)  # what follows a yield in the search happens here
+
+    def on_train_end(self, run_context):
+        times = shares(self.step.clock.since(self.before), time.perf_counter() - self.started)
+        self.history.append(times)
+        tqdm.write(f'scheduler: the device computed {times["utilisation"]:.0%} of the time', file=sys.stderr)
 
     def _first_size(self, name, batch):
         scale = self.scales[name]
