@@ -6,7 +6,8 @@ from pydantic import Field, field_validator, model_validator
 from hcma.presets import PRESETS
 from hcma.recipe_section import Section
 
-Activation = Literal['relu', 'quick_gelu', 'gelu']
+Activation = Literal['relu', 'quick_gelu', 'gelu', 'gelu_tanh']
+Channels = tuple[float, float, float]
 PositiveInt = Field(ge=1)  # reused by every width and count
 
 
@@ -14,6 +15,7 @@ class Encoder(Section):
     """What both encoders have: how much of one is trained, and which blocks the backward pass computes again."""
     train: Literal['all', 'lora', 'frozen'] = 'all'
     recompute: Union[Literal['off', 'blocks'], int] = Field(default='off', description='n: every n-th block')
+    norm_eps: float = Field(default=1e-5, gt=0, description='of every layer norm')
 
     @field_validator('recompute', mode='before')
     @classmethod
@@ -35,9 +37,15 @@ class ImageTower(Encoder):
     stem: Literal['convolution', 'patchify'] = 'patchify'
     stem_channels: tuple[Annotated[int, PositiveInt], ...] = ()
     patch_size: Optional[int] = Field(default=None, ge=1)
-    pool: Literal['class', 'mean'] = 'class'
+    patch_bias: bool = Field(default=False, description='of the product that makes a patch')
+    pool: Literal['class', 'mean', 'attention'] = 'class'
     activation: Activation = 'quick_gelu'
     directions: bool = Field(default=False, description='a relative-position bias per head, started directional')
+    fit: Literal['square', 'shortest', 'squash'] = Field(
+        default='square', description='of a whole picture: its central square resized; its shortest side resized, '
+        'then the central square; or resized whatever its aspect')
+    mean: Channels = Field(default=(0.48145466, 0.4578275, 0.40821073), description="of the channels, CLIP's")
+    deviation: Channels = (0.26862954, 0.26130258, 0.27577711)
 
     @model_validator(mode='before')
     @classmethod
@@ -50,6 +58,8 @@ class ImageTower(Encoder):
 
     @model_validator(mode='after')
     def _shapes(self):
+        if min(self.deviation) <= 0:
+            raise ValueError(f'deviation: {list(self.deviation)} must be above 0')
         if self.stem == 'convolution' and (not self.stem_channels or self.patch_size != 2 ** len(self.stem_channels)):
             raise ValueError('stem_channels: a convolution stem needs one width for each halving of the side '
                              '(patch_size is 2 to the power of their number)')
@@ -72,13 +82,20 @@ class TextTower(Encoder):
     mlp_width: int = PositiveInt
     vocab_size: int = Field(ge=260, description='the most tokens a tokenizer trained on the captions may have')
     causal: bool = True
-    pool: Literal['end', 'mean'] = 'end'
+    norm: Literal['pre', 'post'] = Field(default='pre', description='a block norms before, or as BERT after, adding')
+    pool: Literal['end', 'mean', 'class', 'last'] = Field(default='end', description='class: the begin token')
     word_layer: Optional[int] = Field(default=None, ge=0, description='block whose output the words are; 0 embeddings')
     activation: Activation = 'quick_gelu'
     directions: bool = Field(default=False, description='a relative-position bias per head, started directional')
+    begin: bool = Field(default=True, description='captions start with a begin token')
+    padding: Optional[int] = Field(default=None, ge=0, description='id of a padding that is read like a token')
+    clean: Literal['none', 'clip'] = Field(default='none', description="clip: entities and ligatures as OpenAI's CLIP")
+    projection_bias: bool = Field(default=False, description='of the projection of a sentence')
 
     @model_validator(mode='after')
     def _shapes(self):
+        if self.pool == 'last' and self.padding is None:
+            raise ValueError('pool: last is the last position, padding or not, so text.padding must be given')
         if self.word_layer is not None and self.word_layer > self.depth:
             raise ValueError(f'word_layer: {self.word_layer} is beyond the depth {self.depth}')
         return _heads_divide_width(self)

@@ -7,25 +7,21 @@ from hcma.models.convolution import Convolution
 from hcma.models.directions import patch_directions
 from hcma.models.layers import LayerNorm, Linear
 from hcma.models.lora import freeze, linear_of
-from hcma.models.transformer import Block, recompute_blocks
-
-# Mean and standard deviation of the channels, those of OpenAI's CLIP.
-MEAN = (0.48145466, 0.4578275, 0.40821073)
-DEVIATION = (0.26862954, 0.26130258, 0.27577711)
+from hcma.models.transformer import MLP, CrossAttention, blocks_of
 
 
 class PixelNorm(nn.Cell):
-    """Pictures (B, S, S, 3) in uint8 to float32 with CLIP's mean and deviation removed, inside the graph.
+    """Pictures (B, S, S, 3) in uint8 to float32 with mean and deviation of the channels removed, inside the graph.
 
     Pictures come channels-last: that is how the decoder writes them and how both stems read them, and bytes
     are a quarter of the traffic to the device.
     """
 
-    def __init__(self):
+    def __init__(self, mean, deviation):
         super().__init__()
-        deviation = np.array(DEVIATION, np.float32)
+        deviation = np.array(deviation, np.float32)
         self.scale = Tensor(1 / (255 * deviation))
-        self.shift = Tensor(np.array(MEAN, np.float32) / deviation)
+        self.shift = Tensor(np.array(mean, np.float32) / deviation)
 
     def construct(self, image_BSS3):
         return ops.cast(image_BSS3, ms.float32) * self.scale - self.shift
@@ -61,12 +57,31 @@ class PatchStem(nn.Cell):
     def __init__(self, config, init):
         super().__init__()
         self.grid, self.patch, self.width = config.grid, config.patch_size, config.width
-        self.project = Linear(3 * self.patch * self.patch, self.width, init, bias=False)
+        self.project = Linear(3 * self.patch * self.patch, self.width, init, bias=config.patch_bias)
 
     def construct(self, x):
         batch = x.shape[0]
         cut = x.reshape(batch, self.grid, self.patch, self.grid, self.patch, 3).transpose(0, 1, 3, 2, 4, 5)
         return self.project(cut.reshape(-1, 3 * self.patch * self.patch)).reshape(batch, -1, self.width)
+
+
+class AttentionPool(nn.Cell):
+    """Patches (B, P, D) to one feature (B, D): what a learned query finds among them, plus an MLP of it.
+
+    The multi-head attention pooling of Set Transformer (Lee et al., 2019), as SigLIP has it.
+    """
+
+    def __init__(self, config, init):
+        super().__init__()
+        self.query = init.normal(1, 1, config.width)
+        self.attention = CrossAttention(config.width, config.heads, init)
+        self.norm = LayerNorm(config.width, config.norm_eps)
+        self.mlp = MLP(config.width, config.mlp_width, config.activation, init)
+
+    def construct(self, patch_BPD):
+        query = ops.broadcast_to(self.query, (patch_BPD.shape[0], 1, patch_BPD.shape[2]))
+        x = self.attention(query, patch_BPD)[0]
+        return (x + self.mlp(self.norm(x)))[:, 0]
 
 
 class ImageEncoder(nn.Cell):
@@ -78,7 +93,7 @@ class ImageEncoder(nn.Cell):
     def __init__(self, config, init, lora=None):
         super().__init__()
         linear = linear_of(config.train, lora, init)
-        self.pixels = PixelNorm()
+        self.pixels = PixelNorm(config.mean, config.deviation)
         self.stem = (ConvolutionStem if config.stem == 'convolution' else PatchStem)(config, init)
         self.has_class = config.pool == 'class'
         positions = config.grid ** 2 + int(self.has_class)
@@ -86,13 +101,11 @@ class ImageEncoder(nn.Cell):
         self.position = init.normal(1, positions, config.width)
         if self.has_class:
             self.class_embedding = init.normal(1, 1, config.width)
-            self.input_norm = LayerNorm(config.width)
-        self.blocks = nn.CellList([
-            Block(config.width, config.heads, config.mlp_width, config.activation, init,
-                  patch_directions(config.grid, config.heads, self.has_class) if config.directions else None, linear)
-            for _ in range(config.depth)])
-        self.norm = LayerNorm(config.width)
-        recompute_blocks(self.blocks, config.recompute)
+            self.input_norm = LayerNorm(config.width, config.norm_eps)
+        self.blocks = blocks_of(config, init, lambda: patch_directions(
+            config.grid, config.heads, self.has_class) if config.directions else None, linear)
+        self.norm = LayerNorm(config.width, config.norm_eps)
+        self.attention_pool = AttentionPool(config, init) if config.pool == 'attention' else None
         freeze(self, config.train)
 
     def construct(self, image_BSS3, kept_BK=None):
@@ -110,7 +123,7 @@ class ImageEncoder(nn.Cell):
         x = self.norm(x)
         if self.has_class:
             return x[:, 1:], x[:, 0]
-        return x, x.mean(1)
+        return x, x.mean(1) if self.attention_pool is None else self.attention_pool(x)
 
     def _chosen(self, kept_BK):
         """One row of zeros and a one for each kept patch, (B, K, P); the class token is kept as well.

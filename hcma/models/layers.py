@@ -80,4 +80,11 @@ class GELU(nn.Cell):
         return ops.gelu(x, approximate='none')
 
 
-ACTIVATIONS = {'relu': nn.ReLU, 'quick_gelu': QuickGELU, 'gelu': GELU}
+class TanhGELU(nn.Cell):
+    """The GELU's approximation with a hyperbolic tangent."""
+
+    def construct(self, x):
+        return ops.gelu(x, approximate='tanh')
+
+
+ACTIVATIONS = {'relu': nn.ReLU, 'quick_gelu': QuickGELU, 'gelu': GELU, 'gelu_tanh': TanhGELU}

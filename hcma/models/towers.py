@@ -13,9 +13,9 @@ from hcma.models.windows import Windows, patch_windows, word_windows
 class Projection(nn.Cell):
     """(..., D) to normalised rows (..., E) in float32."""
 
-    def __init__(self, inputs, outputs, init):
+    def __init__(self, inputs, outputs, init, bias=False):
         super().__init__()
-        self.linear = Linear(inputs, outputs, init, bias=False, std=1 / math.sqrt(inputs))
+        self.linear = Linear(inputs, outputs, init, bias=bias, std=1 / math.sqrt(inputs))
 
     def construct(self, x):
         rows = normalise(self.linear(x.reshape(-1, x.shape[-1])))
@@ -71,7 +71,7 @@ class TextTower(nn.Cell):
         self.encoder = TextEncoder(config.text, vocab_size, init, config.lora)
         self.names = text_features(levels, config.fusion is not None)
         width, shared = config.text.width, config.word_embed_width
-        self.to_sentence = Projection(width, config.embed_width, init)
+        self.to_sentence = Projection(width, config.embed_width, init, config.text.projection_bias)
         self.to_word = self.to_phrase = None
         if 'word' in self.names:
             self.to_word = Projection(width, shared, init)

@@ -1,4 +1,4 @@
-"""The pre-norm transformer block that both encoders are built from."""
+"""The transformer blocks that both encoders are built from."""
 import math
 
 import mindspore as ms
@@ -84,20 +84,40 @@ class Block(nn.Cell):
     the linear layers. Where ``x`` holds only some of the positions, ``chosen`` (B, N, positions) says which.
     """
 
-    def __init__(self, width, heads, mlp_width, activation, init, directions=None, linear=Linear):
+    def __init__(self, width, heads, mlp_width, activation, init, directions=None, linear=Linear, eps=1e-5):
         super().__init__()
         self.directions = directions
-        self.attention_norm = LayerNorm(width)
+        self.attention_norm = LayerNorm(width, eps)
         self.attention = SelfAttention(width, heads, init, linear)
-        self.mlp_norm = LayerNorm(width)
+        self.mlp_norm = LayerNorm(width, eps)
         self.mlp = MLP(width, mlp_width, activation, init, linear)
 
     def construct(self, x, bias=None, chosen=None):
+        x = x + self.attention(self.attention_norm(x), self.biased(bias, chosen))
+        return x + self.mlp(self.mlp_norm(x))
+
+    def biased(self, bias, chosen):
+        """``bias`` or None, and the block's own directions."""
         if self.directions is not None:
             own = self.directions() if chosen is None else self.directions.of(chosen)
             bias = own if bias is None else bias + own
-        x = x + self.attention(self.attention_norm(x), bias)
-        return x + self.mlp(self.mlp_norm(x))
+        return bias
+
+
+class PostNormBlock(Block):
+    """``Block`` with each layer norm after the addition instead, as in BERT (Devlin et al., 2019)."""
+
+    def construct(self, x, bias=None, chosen=None):
+        x = self.attention_norm(x + self.attention(x, self.biased(bias, chosen)))
+        return self.mlp_norm(x + self.mlp(x))
+
+
+def blocks_of(config, init, directions, linear, block=Block):
+    """The blocks of an encoder; ``directions()`` makes the bias of each, or gives None."""
+    blocks = nn.CellList([block(config.width, config.heads, config.mlp_width, config.activation, init, directions(),
+                                linear, config.norm_eps) for _ in range(config.depth)])
+    recompute_blocks(blocks, config.recompute)
+    return blocks
 
 
 def recompute_blocks(blocks, policy):

@@ -18,9 +18,10 @@ def parts(recipe, vocab_size=None):
     encoders = [_encoder('image encoder', model.image, _image_ends(model.image), model.lora.rank),
                 _encoder('text encoder', model.text, _text_ends(model.text, vocab_size), model.lora.rank)]
     ends = {'sentence_global': model.embed_width}
-    rest = [_whole('projections', [width * ends.get(level, model.word_embed_width)
-                                   for level in {'sentence_global': None, **dict.fromkeys(levels)}
-                                   for width in (model.image.width, model.text.width)])]
+    projections = [width * ends.get(level, model.word_embed_width)
+                   for level in {'sentence_global': None, **dict.fromkeys(levels)}
+                   for width in (model.image.width, model.text.width)]
+    rest = [_whole('projections', projections + [model.embed_width] * model.text.projection_bias)]
     if model.fusion is not None:
         rest.append(_whole('fusion', _fusion(model)))
     scales = len(levels)
@@ -64,8 +65,12 @@ def _image_ends(image):
     sizes = [(image.grid ** 2 + (image.pool == 'class')) * image.width, image.width, image.width]
     if image.pool == 'class':
         sizes += [image.width] * 3  # the class token, and the norm before the blocks
+    if image.pool == 'attention':
+        linear = linears(image)
+        sizes += [inputs * outputs for inputs, outputs in linear] + [outputs for _, outputs in linear]
+        sizes += [image.width] * 3  # the query, and the norm before the MLP
     if image.stem == 'patchify':
-        return sizes + [3 * image.patch_size ** 2 * image.width]
+        return sizes + [3 * image.patch_size ** 2 * image.width] + [image.width] * image.patch_bias
     for inputs, outputs in zip((3, *image.stem_channels), (*image.stem_channels, image.width)):
         sizes += [9 * inputs * outputs, outputs]
     return sizes

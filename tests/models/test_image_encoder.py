@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor, ops
 
-from hcma.models.image_encoder import DEVIATION, MEAN, ImageEncoder, PatchStem, PixelNorm
+from hcma.models.image_encoder import ImageEncoder, PatchStem, PixelNorm
 from hcma.models.layers import Init
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), dtype=np.uint8)
@@ -18,9 +18,11 @@ def config(make_recipe):
     return make
 
 
-def test_pixels_are_those_of_clip():
-    expected = (PICTURES / 255.0 - np.array(MEAN)) / np.array(DEVIATION)
-    np.testing.assert_allclose(PixelNorm()(Tensor(PICTURES)).asnumpy(), expected, atol=1e-5)
+def test_pixels_are_those_of_clip(config):
+    mean, deviation = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+    assert (config().mean, config().deviation) == (mean, deviation)
+    expected = (PICTURES / 255.0 - np.array(mean)) / np.array(deviation)
+    np.testing.assert_allclose(PixelNorm(mean, deviation)(Tensor(PICTURES)).asnumpy(), expected, atol=1e-5)
 
 
 def test_patchify_is_a_convolution_with_the_patch_as_its_stride(config):

@@ -28,6 +28,10 @@ MODELS = {
                    'loss': {'levels': ALL_LEVELS, 'balance': 'uncertainty'}},
     'additions': {'model': {'preset': 'tiny', 'image': {'train': 'lora', 'depth': 2}, 'text': {'train': 'frozen'},
                             'lora': {'rank': 3}}, 'loss': {'temperature': {'learnable': False}}},
+    'siglip': {'model': {'preset': 'tiny', 'image': {'stem': 'patchify', 'patch_size': 4, 'patch_bias': True,
+                                                     'pool': 'attention'},
+                         'text': {'pool': 'last', 'padding': 1, 'projection_bias': True, 'begin': False}}},
+    'bert': {'model': {'preset': 'tiny', 'text': {'norm': 'post', 'pool': 'class'}}},
     'clip, two blocks each': {'model': {'preset': 'vit_b32', 'image': {'depth': 2}, 'text': {'depth': 2}}},
 }
 
