@@ -10,9 +10,16 @@ Term = Literal['sentence_global', 'word_patch', 'phrase_region', 'matching']
 
 
 class Temperature(Section):
-    """The start of every level's temperature, and whether it learns."""
-    initial: float = Field(default=0.07, ge=0.01, le=1.0)
+    """The start of every level's temperature, how low it may sink, and whether it learns."""
+    initial: float = Field(default=0.07, le=1.0)
+    minimum: float = Field(default=0.01, gt=0, le=1.0)
     learnable: bool = True
+
+    @model_validator(mode='after')
+    def _starts_above(self):
+        if self.initial < self.minimum:
+            raise ValueError(f'initial: {self.initial} is below the minimum {self.minimum}')
+        return self
 
 
 class Loss(Section):

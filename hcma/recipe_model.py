@@ -100,6 +100,11 @@ class TextTower(Encoder):
             raise ValueError(f'word_layer: {self.word_layer} is beyond the depth {self.depth}')
         return _heads_divide_width(self)
 
+    @property
+    def framing(self):
+        """How a tokenizer must frame captions for this encoder."""
+        return {'begin': self.begin, 'padding': self.padding, 'clean': self.clean}
+
 
 def _heads_divide_width(tower):
     if tower.width % tower.heads:

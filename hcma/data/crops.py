@@ -20,22 +20,36 @@ def sample_generator(seed, epoch, row):
 
 
 class Decoder:
-    """Decodes to (S, S, 3) uint8; PILCUBIC equals Pillow's antialiased bicubic resize to the bit."""
+    """Decodes to (S, S, 3) uint8; PILCUBIC equals Pillow's antialiased bicubic resize to the bit.
 
-    def __init__(self, size):
-        self.size = size
+    ``fit`` is how a whole picture becomes a square, as ``model.image.fit`` says; training crops are squares anyhow.
+    """
+
+    def __init__(self, size, fit='square'):
+        self.size, self.fit = size, fit
         self.decode = vision.Decode()
         self.resize = vision.Resize((size, size), vision.Inter.PILCUBIC)
 
     def whole(self, jpeg):
-        """The central square of a JPEG, as in evaluation."""
+        """A whole JPEG as a square, as in evaluation."""
         return self.square(self.decode(np.frombuffer(jpeg, np.uint8)))
 
     def square(self, picture):
-        """The central square of a decoded picture (height, width, 3) uint8."""
+        """A decoded picture (height, width, 3) uint8 as a square."""
         height, width = picture.shape[:2]
+        if self.fit == 'squash':
+            return self._cut(picture, 0, 0, height, width)
         side = min(height, width)
+        if self.fit == 'shortest' and height != width:
+            picture = self._shortest(picture, side)
+            height, width = picture.shape[:2]
+            side = self.size
         return self._cut(picture, (height - side) // 2, (width - side) // 2, side, side)
+
+    def _shortest(self, picture, side):
+        """The picture with its shortest ``side`` at the size; the other is rounded down, as CLIP's code does."""
+        height, width = (length * self.size // side for length in picture.shape[:2])
+        return vision.Resize((height, width), vision.Inter.PILCUBIC)(np.ascontiguousarray(picture))
 
     def crop(self, picture, generator, area, aspect, flip):
         """A random crop of a decoded picture, with its share of the area and its aspect ratio in the given ranges;

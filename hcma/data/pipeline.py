@@ -45,7 +45,7 @@ class TrainingBatches:
             if size % ranks:
                 raise InputError(f'train.{key}: {size} cannot be shared by {ranks} devices; take a multiple')
         self.workers = usable_workers(recipe.data.workers)
-        self.decoder = Decoder(recipe.model.image.size)
+        self.decoder = Decoder(recipe.model.image.size, recipe.model.image.fit)
         self.encode = functools.lru_cache(CACHED_CAPTIONS)(tokenizer.encode_one)
         self.perturb = Perturbation(read_captions(data_dir)) if self.data.negatives == 'perturb' else None
         self.encode_negative = tokenizer.encode_one if self.perturb else self.encode  # those hardly ever come again

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from hcma.data.clean import clean
 from hcma.errors import InputError
 
 PAD, BEGIN, END = '<|pad|>', '<|begin|>', '<|end|>'
@@ -14,15 +15,21 @@ END_NAMES = (END, '<|endoftext|>', '[SEP]', '</s>', '<eos>')
 
 
 class CaptionTokenizer:
-    """Encodes captions as begin, tokens, end, padded to ``length``; what is too long loses tokens before the end."""
+    """Encodes captions as begin, tokens, end, padded to ``length``; what is too long loses tokens before the end.
 
-    def __init__(self, tokenizer, length, where='tokenizer'):
+    Without ``begin`` the tokens come first. ``padding`` is the id of the padding where the model reads it, and
+    ``clean`` 'clip' where captions are cleaned as OpenAI's CLIP does.
+    """
+
+    def __init__(self, tokenizer, length, where='tokenizer', begin=True, padding=None, clean='none'):
         self.tokenizer = tokenizer
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
         self.length = length
-        self.begin = _special_id(tokenizer, BEGIN_NAMES, where)
+        self.begin = [_special_id(tokenizer, BEGIN_NAMES, where)] if begin else []
         self.end = _special_id(tokenizer, END_NAMES, where)
+        self.padding, self.cleans = padding or 0, clean == 'clip'
+        self.room = length - 1 - len(self.begin)
 
     @property
     def vocab_size(self):
@@ -30,13 +37,13 @@ class CaptionTokenizer:
         return max(self.tokenizer.get_vocab(with_added_tokens=True).values()) + 1
 
     def encode(self, captions):
-        """A list of N captions to ids (N, length) int32, zero after the end token, and their lengths (N,) int32."""
-        ids = np.zeros((len(captions), self.length), np.int32)
+        """A list of N captions to ids (N, length) int32, padding after the end token, and their lengths (N,) int32."""
+        ids = np.full((len(captions), self.length), self.padding, np.int32)
         lengths = np.zeros(len(captions), np.int32)
         for row, encoding in enumerate(self._encodings(captions)):
-            tokens = encoding.ids[:self.length - 2]
-            lengths[row] = len(tokens) + 2
-            ids[row, :lengths[row]] = [self.begin, *tokens, self.end]
+            tokens = [*self.begin, *encoding.ids[:self.room], self.end]
+            lengths[row] = len(tokens)
+            ids[row, :lengths[row]] = tokens
         return ids, lengths
 
     def encode_one(self, caption):
@@ -46,25 +53,29 @@ class CaptionTokenizer:
 
     def count_truncated(self, captions):
         """How many of ``captions`` lose tokens."""
-        return sum(len(encoding.ids) > self.length - 2 for encoding in self._encodings(captions))
+        return sum(len(encoding.ids) > self.room for encoding in self._encodings(captions))
 
     def _encodings(self, captions):
-        return self.tokenizer.encode_batch(list(captions), add_special_tokens=False)
+        return self.tokenizer.encode_batch(list(map(self._cleaned, captions)), add_special_tokens=False)
+
+    def _cleaned(self, caption):
+        return clean(caption) if self.cleans else caption
 
     def pieces(self, caption):
         """The text piece of each token between begin and end, in order, for drawing: they join to the caption."""
+        caption = self._cleaned(caption)
         encoding = self.tokenizer.encode(caption, add_special_tokens=False)
         # Cut at the ends only: the tokens that share one character all have its offsets, and the first takes it.
         ends = [0, *itertools.accumulate((end for _, end in encoding.offsets), max)]
         ends[-1] = len(caption)  # what normalising merged into the last character
-        return [caption[start:end] for start, end in itertools.pairwise(ends[:self.length - 1])]
+        return [caption[start:end] for start, end in itertools.pairwise(ends[:self.room + 1])]
 
     def to_json(self):
         """The tokenizer as the text of a tokenizer.json."""
         return self.tokenizer.to_str(pretty=True)
 
 
-def train_tokenizer(captions, vocab_size, length):
+def train_tokenizer(captions, vocab_size, length, **framing):
     """A byte-level BPE of at most ``vocab_size`` tokens; lower case, so that a word has one form, NFC for Chinese.
 
     Chinese characters stand alone, as in BERT: there are no spaces to stop at, so tokens would grow into whole phrases
@@ -81,11 +92,11 @@ def train_tokenizer(captions, vocab_size, length):
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=[PAD, BEGIN, END], show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(captions, trainer)
-    return CaptionTokenizer(tokenizer, length)
+    return CaptionTokenizer(tokenizer, length, **framing)
 
 
-def load_tokenizer(path, length):
-    """Read a tokenizer.json; raises ``InputError`` when it is none, or has no begin and end tokens."""
+def load_tokenizer(path, length, **framing):
+    """Read a tokenizer.json, with ``framing`` as of ``CaptionTokenizer``; raises ``InputError`` when it is none, or has no begin and end tokens."""
     path = Path(path)
     if not path.is_file():
         raise InputError(f'{path}: no such tokenizer; give the path of a tokenizer.json')
@@ -93,7 +104,7 @@ def load_tokenizer(path, length):
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises plain Exception for every fault of the file
         raise InputError(f'{path}: not a tokenizer.json ({error})') from None
-    return CaptionTokenizer(tokenizer, length, str(path))
+    return CaptionTokenizer(tokenizer, length, str(path), **framing)
 
 
 def _special_id(tokenizer, names, where):

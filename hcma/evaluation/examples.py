@@ -21,11 +21,11 @@ def write_heat_maps(run_dir, encoder, pictures, captions, text, image):
     word, patch = text[encoder.text_names.index('word')], image[encoder.image_names.index('patch')]
     cosine_BLP = word_patch_cosines(padded_block((word,), 0, count)[0], padded_block((patch,), 0, count)[0])
     cosine_BLP = cosine_BLP.asnumpy()
-    side = round(cosine_BLP.shape[2] ** 0.5)
+    side, first = round(cosine_BLP.shape[2] ** 0.5), len(encoder.tokenizer.begin)
     maps = []
     for number in range(count):
         words = [{'text': word, 'heat': heat.reshape(side, side).round(4).tolist()}
-                 for word, heat in _words(encoder.tokenizer.pieces(captions[number]), cosine_BLP[number, 1:])]
+                 for word, heat in _words(encoder.tokenizer.pieces(captions[number]), cosine_BLP[number, first:])]
         maps.append({'image': _save(run_dir, f'heat_{number:03d}.jpg', pictures[number]),
                      'caption': captions[number], 'words': words})
     _write(run_dir, 'heatmaps.json', maps)

@@ -32,7 +32,7 @@ class Evaluation:
         self.run_dir = run_of(run_dir)
         model, self.recipe, tokenizer = load_model(run_dir)
         self.encoder = Encoder(model, self.recipe, tokenizer)
-        self.decoder = Decoder(self.recipe.model.image.size)
+        self.decoder = Decoder(self.recipe.model.image.size, self.recipe.model.image.fit)
         self.weightings = weightings(model.terms, self.recipe.evaluate.weights)
 
     def fit_weights(self, data):

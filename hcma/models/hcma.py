@@ -10,7 +10,6 @@ from hcma.models.layers import Init
 from hcma.models.levels import LevelScores
 from hcma.models.towers import ImageTower, TextTower
 
-MAX_LOG_SCALE = math.log(100)
 BIAS = -10.0  # at first every pair looks like the wrong one that nearly all of them are
 
 
@@ -32,6 +31,7 @@ class HCMA(nn.Cell):
         self.scores = LevelScores(self.levels, kind=loss.score)
         start = Tensor(np.full(len(self.levels), -math.log(loss.temperature.initial), np.float32))
         self.log_scale = Parameter(start, requires_grad=loss.temperature.learnable)
+        self.max_log_scale = -math.log(loss.temperature.minimum)
         self.bias = None
         if loss.contrast == 'sigmoid':
             self.bias = Parameter(Tensor(np.full(len(self.levels), BIAS, np.float32)))
@@ -59,8 +59,8 @@ class HCMA(nn.Cell):
         return ops.exp(ops.cast(self.log_scale, ms.float32))[level], bias
 
     def clamp_scales(self):
-        """Keep every log-scale in [0, ln 100]; clamping inside the loss would cut its gradient and let it stick."""
-        ops.assign(self.log_scale, ops.clamp(self.log_scale, 0.0, MAX_LOG_SCALE))
+        """Keep every temperature between its minimum and 1; clamping inside the loss would cut its gradient and let it stick."""
+        ops.assign(self.log_scale, ops.clamp(self.log_scale, 0.0, self.max_log_scale))
 
 
 def build_model(recipe, vocab_size):

@@ -35,13 +35,22 @@ def save_checkpoint(folder, step_cell, recipe, tokenizer, progress, files=None):
     # One entry: safetensors writes several in an order that changes from save to save.
     metadata = {'progress': json.dumps(progress)}
     with appearing_folder(folder, True, MODEL) as partial:
-        partial = Path(partial)
-        save_file(_arrays(model.get_parameters()), partial / MODEL)
-        save_file(_arrays(_state(step_cell)), partial / STATE, metadata=metadata)
-        (partial / RECIPE).write_text(dump_recipe(recipe), encoding='utf-8')
-        (partial / TOKENIZER).write_text(tokenizer.to_json(), encoding='utf-8')
+        _write(Path(partial), _arrays(model.get_parameters()), recipe, tokenizer)
+        save_file(_arrays(_state(step_cell)), Path(partial) / STATE, metadata=metadata)
         for name, text in (files or {}).items():
-            (partial / name).write_text(text, encoding='utf-8')
+            (Path(partial) / name).write_text(text, encoding='utf-8')
+
+
+def write_checkpoint(folder, arrays, recipe, tokenizer, overwrite=False):
+    """Write checkpoint ``folder`` of the weights ``arrays`` {name: array}: to use or start from, not to resume."""
+    with appearing_folder(folder, overwrite, MODEL) as partial:
+        _write(Path(partial), arrays, recipe, tokenizer)
+
+
+def _write(folder, arrays, recipe, tokenizer):
+    save_file(arrays, folder / MODEL)
+    (folder / RECIPE).write_text(dump_recipe(recipe), encoding='utf-8')
+    (folder / TOKENIZER).write_text(tokenizer.to_json(), encoding='utf-8')
 
 
 def load_model(folder):
@@ -76,7 +85,7 @@ def load_vqa(folder):
 def _described(folder):
     folder = resolve_checkpoint(folder)
     recipe = load_recipe(folder / RECIPE)
-    return folder, recipe, load_tokenizer(folder / TOKENIZER, recipe.model.text.length)
+    return folder, recipe, load_tokenizer(folder / TOKENIZER, recipe.model.text.length, **recipe.model.text.framing)
 
 
 def load_state(folder, step_cell):

@@ -52,12 +52,12 @@ class Alignment:
     def _tokenizer(self, newest):
         text = self.recipe.model.text
         if newest is not None:
-            return load_tokenizer(newest / TOKENIZER, text.length)
+            return load_tokenizer(newest / TOKENIZER, text.length, **text.framing)
         if self.recipe.data.tokenizer is not None:
-            return load_tokenizer(self.recipe.data.tokenizer, text.length)
+            return load_tokenizer(self.recipe.data.tokenizer, text.length, **text.framing)
         if self.recipe.model.weights is not None:  # its embeddings mean nothing under another tokenizer
-            return load_tokenizer(resolve_checkpoint(self.recipe.model.weights) / TOKENIZER, text.length)
-        return train_tokenizer(self.texts, text.vocab_size, text.length)
+            return load_tokenizer(resolve_checkpoint(self.recipe.model.weights) / TOKENIZER, text.length, **text.framing)
+        return train_tokenizer(self.texts, text.vocab_size, text.length, **text.framing)
 
     def network(self):
         """A fresh model in its loss, or one that starts from the weights that the recipe names."""
@@ -92,7 +92,7 @@ class QuestionAnswering:
     def load(self, newest):
         """Read questions and pictures, and what the frozen image encoder makes of these."""
         recipe, path = self.recipe, self.recipe.data.train
-        decoder = Decoder(recipe.model.image.size)
+        decoder = Decoder(recipe.model.image.size, recipe.model.image.fit)
         questions, rejects, pictures, row = pictures_of(*read_questions(path, recipe.vqa.split), decoder)
         require_some(questions, rejects, path, 'question', recipe.vqa.split)
         self.fingerprint = _fingerprint(questions, pictures, row)

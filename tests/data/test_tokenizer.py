@@ -70,7 +70,7 @@ def load_json(tokenizer, length):
 def test_an_empty_caption_is_begin_and_end(tokenizer):
     ids, lengths = tokenizer.encode([''])
     assert lengths[0] == 2
-    assert ids[0, :3].tolist() == [tokenizer.begin, tokenizer.end, 0]
+    assert ids[0, :3].tolist() == [*tokenizer.begin, tokenizer.end, 0]
 
 
 def test_truncation_keeps_the_first_tokens_and_the_end_token_and_is_counted(tokenizer):

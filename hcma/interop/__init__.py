@@ -1,0 +1,1 @@
+"""Weights of other projects to checkpoints of hcma and back."""
