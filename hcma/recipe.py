@@ -82,6 +82,7 @@ class Train(Section):
     eps: float = Field(default=1e-8, gt=0)
     weight_decay: float = Field(default=0.05, ge=0)
     decay_embeddings: bool = False
+    layer_decay: float = Field(default=1.0, gt=0, le=1, description='of lr for every block further from the output')
     clip_norm: float = Field(default=1.0, gt=0)
     loss_scale: LossScale = LossScale()
     checkpoint_every: int = Field(default=500, ge=1, description='steps; one is written at the end of a run as well')

@@ -7,6 +7,7 @@ import math
 
 import mindspore.dataset.vision as vision
 import numpy as np
+from PIL import Image
 
 _ATTEMPTS = 10
 
@@ -22,7 +23,9 @@ def sample_generator(seed, epoch, row):
 class Decoder:
     """Decodes to (S, S, 3) uint8; PILCUBIC equals Pillow's antialiased bicubic resize to the bit.
 
-    ``fit`` is how a whole picture becomes a square, as ``model.image.fit`` says; training crops are squares anyhow.
+    ``fit`` is how a whole picture becomes a square, as ``model.image.fit`` says. Fits other than 'square' are by Pillow
+    itself: where the sides change by different factors, it may resize the height first, and the C++ operation never
+    does (up to 11 levels apart). They come before any cut, as the projects have it whose weights are converted.
     """
 
     def __init__(self, size, fit='square'):
@@ -37,19 +40,13 @@ class Decoder:
     def square(self, picture):
         """A decoded picture (height, width, 3) uint8 as a square."""
         height, width = picture.shape[:2]
-        if self.fit == 'squash':
-            return self._cut(picture, 0, 0, height, width)
         side = min(height, width)
-        if self.fit == 'shortest' and height != width:
-            picture = self._shortest(picture, side)
-            height, width = picture.shape[:2]
-            side = self.size
+        if self.fit == 'squash':
+            return resized(picture, self.size, self.size)
+        if self.fit == 'shortest':  # the longest side is rounded down, as in CLIP's code
+            picture = resized(picture, height * self.size // side, width * self.size // side)
+            (height, width), side = picture.shape[:2], self.size
         return self._cut(picture, (height - side) // 2, (width - side) // 2, side, side)
-
-    def _shortest(self, picture, side):
-        """The picture with its shortest ``side`` at the size; the other is rounded down, as CLIP's code does."""
-        height, width = (length * self.size // side for length in picture.shape[:2])
-        return vision.Resize((height, width), vision.Inter.PILCUBIC)(np.ascontiguousarray(picture))
 
     def crop(self, picture, generator, area, aspect, flip):
         """A random crop of a decoded picture, with its share of the area and its aspect ratio in the given ranges;
@@ -63,6 +60,11 @@ class Decoder:
         if box.shape[:2] == (self.size, self.size):
             return np.ascontiguousarray(box)
         return self.resize(np.ascontiguousarray(box))
+
+
+def resized(picture, height, width):
+    """A picture (., ., 3) uint8 at (height, width, 3) by Pillow's bicubic resize."""
+    return np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BICUBIC))
 
 
 def random_box(height, width, generator, area, aspect):

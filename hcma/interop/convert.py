@@ -20,6 +20,7 @@ from hcma.training.checkpoint import MODEL, write_checkpoint
 HUGGING_FACE = ('model.safetensors', 'pytorch_model.bin')
 OPEN_CLIP = ('open_clip_model.safetensors', 'open_clip_pytorch_model.bin')
 OPEN_CLIP_CONFIG = 'open_clip_config.json'
+VOCABULARY = 260  # the least that a recipe allows
 CHINESE_CLIP_LENGTH = 52  # to which Chinese-CLIP's own code pads
 # The local level starts with the projections of the sentence level: words and patches meet in the space that is there.
 COPIES = {'image_tower.to_patch.linear.weight': 'image_tower.to_global.linear.weight',
@@ -48,7 +49,8 @@ def convert(source, folder, options=Options(), overwrite=False):
     arrays = apply(layout, tensors, source)
     image = {**layout.image, **_preprocessing(source, config, layout)}
     length = _text_length(source, layout, options)
-    text = {**layout.text, 'length': length, 'clean': 'clip' if _cleans(layout) else 'none'}
+    text = {**layout.text, 'length': length, 'clean': 'clip' if _cleans(layout) else 'none',
+            'vocab_size': max(VOCABULARY, layout.text['vocab_size'])}
     arrays['text_tower.encoder.position'] = arrays['text_tower.encoder.position'][:, :length]
     scale = float(tensors[layout.scale].reshape(()))
     recipe = _recipe(source, layout, image, text, scale)

@@ -17,7 +17,6 @@ from hcma.data.tokenizer import load_tokenizer
 from hcma.data.whole import appearing_folder
 from hcma.errors import InputError
 from hcma.models.hcma import build_model
-from hcma.models.lora import is_addition, merged
 from hcma.models.vqa import build_vqa
 from hcma.recipe_io import dump_recipe, load_recipe
 
@@ -55,7 +54,7 @@ def _write(folder, arrays, recipe, tokenizer):
 
 def load_model(folder):
     """The (model, recipe, tokenizer) of a checkpoint, or of a run's last checkpoint."""
-    folder, recipe, tokenizer = _described(folder)
+    folder, recipe, tokenizer = described(folder)
     if recipe.vqa is not None:
         raise InputError(f'{folder}: answers questions (evaluate it with --task vqa); here an alignment run is needed, '
                          f'such as {recipe.vqa.checkpoint}, which it began with')
@@ -68,7 +67,7 @@ def load_model(folder):
 
 def load_vqa(folder):
     """The (model, recipe, tokenizer, answers) of a VQA run's checkpoint, or of its last one."""
-    folder, recipe, tokenizer = _described(folder)
+    folder, recipe, tokenizer = described(folder)
     if recipe.vqa is None:
         raise InputError(f'{folder}: an alignment run, which answers no questions; train a head on it first '
                          f'(recipes/configs/vqa_scenes.yaml with vqa.checkpoint={folder})')
@@ -82,7 +81,8 @@ def load_vqa(folder):
     return model, recipe, tokenizer, answers
 
 
-def _described(folder):
+def described(folder):
+    """The (folder, recipe, tokenizer) of a checkpoint, or of a run's last checkpoint."""
     folder = resolve_checkpoint(folder)
     recipe = load_recipe(folder / RECIPE)
     return folder, recipe, load_tokenizer(folder / TOKENIZER, recipe.model.text.length, **recipe.model.text.framing)
@@ -133,24 +133,12 @@ def restore(parameters, path):
 
     Returns the file's metadata. Raises ``InputError`` listing what does not fit.
     """
-    arrays, metadata = _read(path)
-    _fill(parameters, arrays, path)
+    arrays, metadata = read_arrays(path)
+    fill(parameters, arrays, path)
     return metadata
 
 
-def start_from(model, path):
-    """Give ``model`` the weights of a run or checkpoint; its own low-rank additions stay as they are.
-
-    Additions of the run are merged into its weights first. Raises ``InputError`` listing what does not fit.
-    """
-    folder, recipe, _ = _described(path)
-    arrays, _ = _read(folder / MODEL)
-    plain = [parameter for parameter in model.get_parameters() if not is_addition(parameter.name)]
-    _fill(plain, merged(arrays, recipe.model.lora.alpha / recipe.model.lora.rank), folder / MODEL)
-    model.clamp_scales()
-
-
-def _read(path):
+def read_arrays(path):
     """The arrays {name: array} and the metadata of a safetensors file."""
     try:
         with safe_open(path, 'numpy') as file:
@@ -159,7 +147,7 @@ def _read(path):
         raise InputError(f'{path}: cannot be read ({error}); take another checkpoint') from None
 
 
-def _fill(parameters, arrays, path):
+def fill(parameters, arrays, path):
     """Set all ``parameters`` from ``arrays``, which must be the same names, shapes and types, or set none."""
     parameters = {parameter.name: parameter for parameter in parameters}
     wrong = [f'{name} is missing' for name in sorted(parameters.keys() - arrays.keys())]

@@ -1,5 +1,6 @@
 """AdamW with bias correction, and the warm-up and cosine schedule, both computed inside the compiled step."""
 import math
+import re
 
 import mindspore as ms
 import numpy as np
@@ -7,12 +8,15 @@ from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from mindspore.nn.learning_rate_schedule import LearningRateSchedule
 
 _adam = ops.MultitypeFuncGraph('adam')
+# An encoder's blocks by number, and what comes before them.
+_ENCODER = re.compile(r'(.*encoder)\.(?:blocks\.(\d+)|embedding|position|class_embedding|stem|input_norm)(?:\.|$)')
 
 
 @_adam.register('Function', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor',
-                'Tensor', 'Tensor')
-def _update_one(adam, lr, keep1, keep2, beta1, beta2, eps, decay, gradient, parameter, moment1, moment2):
-    """Decay the weight, then one fused Adam update of parameter and moments in place."""
+                'Tensor', 'Tensor', 'Tensor')
+def _update_one(adam, lr, keep1, keep2, beta1, beta2, eps, rate, decay, gradient, parameter, moment1, moment2):
+    """Decay the weight, then one fused Adam update of parameter and moments in place; ``rate`` is its share of lr."""
+    lr = lr * rate
     decayed = ops.assign(parameter, parameter * (1 - lr * decay))
     return ops.depend(True, adam(parameter, moment1, moment2, keep1, keep2, lr, beta1, beta2, eps,
                                  ops.depend(gradient, decayed)))
@@ -39,10 +43,11 @@ class AdamW(nn.Cell):
 
     MindSpore's ``nn.AdamWeightDecay`` has no bias correction and ``experimental.optim.AdamW`` is slow, so this drives
     the fused ``Adam`` operation; its epsilon is scaled so that it acts after the bias correction, as in the paper.
-    ``construct(gradients)`` updates everything in place and counts the step, which drives the schedule too.
+    ``construct(gradients)`` updates everything in place and counts the step, which drives the schedule too. ``rates``
+    are the parameters' shares of the learning rate, 1 where they are left out.
     """
 
-    def __init__(self, parameters, decays, schedule, betas, eps):
+    def __init__(self, parameters, decays, schedule, betas, eps, rates=None):
         super().__init__(auto_prefix=False)
         self.parameters = ParameterTuple(parameters)
         self.moment1 = self.parameters.clone('moment1', 'zeros')
@@ -50,6 +55,7 @@ class AdamW(nn.Cell):
         for moment in self.moment1 + self.moment2:
             moment.requires_grad = False
         self.decays = tuple(Tensor(decay, ms.float32) for decay in decays)
+        self.rates = tuple(Tensor(rate, ms.float32) for rate in rates or [1.0] * len(parameters))
         self.schedule = schedule
         self.step = Parameter(Tensor(0, ms.int32), name='step', requires_grad=False)
         self.beta1, self.beta2 = (Tensor(beta, ms.float32) for beta in betas)
@@ -69,7 +75,7 @@ class AdamW(nn.Cell):
         # -expm1 keeps the digits of 1 - beta**t that float32 loses at the first steps
         eps = self.eps * ops.sqrt(-ops.expm1(count * self.log_betas[1]))
         update = ops.partial(_adam, self.adam, lr, keep1, keep2, self.beta1, self.beta2, eps)
-        done = self.map(update, self.decays, gradients, self.parameters, self.moment1, self.moment2)
+        done = self.map(update, self.rates, self.decays, gradients, self.parameters, self.moment1, self.moment2)
         return ops.depend(ops.assign(self.step, self.step + 1), done)
 
 
@@ -78,7 +84,24 @@ def build_optimizer(network, train, total_steps):
     parameters = network.trainable_params()
     decays = [train.weight_decay if decays_weight(p, train.decay_embeddings) else 0.0 for p in parameters]
     schedule = WarmupCosine(train.lr, total_steps, round(train.warmup * total_steps), train.final_lr)
-    return AdamW(parameters, decays, schedule, train.betas, train.eps)
+    rates = layer_rates([parameter.name for parameter in parameters], train.layer_decay)
+    return AdamW(parameters, decays, schedule, train.betas, train.eps, rates)
+
+
+def layer_rates(names, decay):
+    """For each parameter of ``names`` its share of the learning rate: ``decay`` once for every block above it, and one.
+
+    Encoders are counted each for itself, embeddings as a layer below the first block. What comes after the blocks has
+    all of the rate (layer-wise decay, as in BEiT, Bao et al., 2022).
+    """
+    found = [_ENCODER.match(name) for name in names]
+    depth = {}
+    for match in found:
+        if match and match.group(2):
+            depth[match.group(1)] = max(depth.get(match.group(1), 0), int(match.group(2)) + 1)
+    return [1.0 if match is None else
+            decay ** (depth.get(match.group(1), 0) + 1 - (int(match.group(2)) + 1 if match.group(2) else 0))
+            for match in found]
 
 
 def decays_weight(parameter, embeddings=False):

@@ -24,7 +24,8 @@ from hcma.models.batched import in_batches
 from hcma.models.hcma import build_model
 from hcma.models.vqa import READS, ImageFeatures, build_vqa
 from hcma.recipe_io import load_recipe
-from hcma.training.checkpoint import ANSWERS, RECIPE, TOKENIZER, load_model, load_vqa, resolve_checkpoint, start_from
+from hcma.training.checkpoint import ANSWERS, RECIPE, TOKENIZER, load_model, load_vqa, resolve_checkpoint
+from hcma.training.start import start_from
 
 
 def task_of(recipe):
@@ -63,7 +64,7 @@ class Alignment:
         """A fresh model in its loss, or one that starts from the weights that the recipe names."""
         network = alignment_network(self.recipe, self.tokenizer.vocab_size)
         if self.starts_anew and self.recipe.model.weights is not None:
-            start_from(network.model, self.recipe.model.weights)
+            start_from(network.model, self.recipe, self.recipe.model.weights)
         return network
 
 

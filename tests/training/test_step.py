@@ -22,6 +22,7 @@ class Scale(nn.Cell):
     """What the step asks of a model: levels, and log-scales that it can clamp."""
     levels = ('only',)
     clamp_scales = HCMA.clamp_scales
+    max_log_scale = math.log(100)
 
     def __init__(self, start):
         super().__init__()
