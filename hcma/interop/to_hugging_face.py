@@ -39,14 +39,13 @@ def to_hugging_face(run, folder, overwrite=False):
         Rule('text_tower.to_sentence.linear.weight', ('text_projection.weight',))])
     arrays = merge_lora(model)
     tensors = unapply(layout, arrays)
-    tensors['logit_scale'] = arrays['log_scale'][recipe.loss.levels.index('sentence_global')]
+    tensors['logit_scale'] = np.array(arrays['log_scale'][recipe.loss.levels.index('sentence_global')])
     used = {rule.name for rule in layout.rules} | {'log_scale'}
     files = {MARKER: _config(towers, tokenizer), FILE: write_preprocessing(towers.image), 'vocab.json': words[0],
              'tokenizer_config.json': _tokenizer_config(towers.text)}
     with appearing_folder(folder, overwrite, MARKER) as partial:
         partial = Path(partial)
-        save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()},
-                  partial / 'model.safetensors', metadata={'format': 'pt'})
+        save_file(tensors, partial / 'model.safetensors', metadata={'format': 'pt'})
         for name, values in files.items():
             (partial / name).write_text(json.dumps(values, indent=1, ensure_ascii=False), encoding='utf-8')
         (partial / 'merges.txt').write_text('\n'.join(['#version: 0.2', *words[1], '']), encoding='utf-8')

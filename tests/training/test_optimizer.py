@@ -8,7 +8,7 @@ from mindspore import Parameter, Tensor
 
 from hcma.losses.hierarchical import HierarchicalLoss
 from hcma.models.hcma import build_model
-from hcma.training.optimizer import AdamW, WarmupCosine, build_optimizer, decays_weight
+from hcma.training.optimizer import AdamW, WarmupCosine, build_optimizer, decays_weight, layer_rates
 
 SHAPES = [(3, 4), (4,), (2, 2)]
 DECAYS = [0.1, 0.0, 0.5]
@@ -110,10 +110,33 @@ def test_only_matrices_decay_and_embeddings_by_choice(network):
 
 
 def test_recipe_reaches_the_optimizer(network, make_recipe):
-    train = make_recipe(train={'weight_decay': 0.3, 'lr': 0.02, 'warmup': 0.5}).train
+    train = make_recipe(train={'weight_decay': 0.3, 'lr': 0.02, 'warmup': 0.5, 'layer_decay': 0.5}).train
     built = build_optimizer(network, train, 8)
     for parameter, decay in zip(built.parameters, built.decays):
         assert float(decay) == pytest.approx(0.3 if decays_weight(parameter) else 0)
     assert [p.name for p in built.parameters] == [p.name for p in network.trainable_params()]
     assert float(built.learning_rate()) == pytest.approx(0.02 / 4)
+    assert {float(rate) for rate in built.rates} == {0.25, 0.5, 1.0}
     assert not any(moment.requires_grad for moment in (*built.moment1, *built.moment2, built.step))
+
+
+def test_a_layer_further_from_the_output_learns_slower():
+    names = {'image_tower.encoder.class_embedding': 3, 'image_tower.encoder.stem.project.weight': 3,
+             'image_tower.encoder.input_norm.gamma': 3, 'image_tower.encoder.blocks.0.mlp.up.weight': 2,
+             'image_tower.encoder.blocks.1.mlp.up.lora_up': 1, 'image_tower.encoder.norm.gamma': 0,
+             'image_tower.to_global.linear.weight': 0, 'text_tower.encoder.embedding': 2,
+             'text_tower.encoder.blocks.0.attention.out.bias': 1, 'log_scale': 0, 'fusion.blocks.0.mlp.up.weight': 0}
+    assert layer_rates(list(names), 0.5) == [0.5 ** layers for layers in names.values()]
+    assert layer_rates(list(names), 1.0) == [1.0] * len(names)
+
+
+def test_each_parameter_has_its_share_of_the_rate():
+    shares, betas = [1.0, 0.5, 0.0], (0.9, 0.98)
+    whole, weights = optimizer(constant(0.01), betas, 1e-8)
+    adamw = AdamW([Parameter(p.copy(), name=p.name) for p in whole.parameters], DECAYS, constant(0.01), betas, 1e-8,
+                  shares)
+    gradients = tuple(Tensor(np.ones(shape), ms.float32) for shape in SHAPES)
+    for cell in (whole, adamw):
+        cell(gradients)
+    for parameter, other, weight, share in zip(adamw.parameters, whole.parameters, weights, shares):
+        np.testing.assert_allclose(parameter.asnumpy() - weight, share * (other.asnumpy() - weight), atol=1e-6)

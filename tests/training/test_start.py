@@ -2,19 +2,22 @@
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from hcma.errors import InputError
+from hcma.models.hcma import build_model
 from hcma.models.lora import is_addition, merged
+from hcma.models.positions import resize_patch_positions, resize_word_positions
 from hcma.recipe_io import parse_recipe
-from hcma.training.checkpoint import MODEL, STATE, TOKENIZER, checkpoint_path, checkpoints, load_model
+from hcma.training.checkpoint import (MODEL, STATE, TOKENIZER, checkpoint_path, checkpoints, load_model,
+                                      write_checkpoint)
 from hcma.training.tasks import task_of
 from hcma.training.trainer import train
 from helpers.copy_run import Copy
 from helpers.packs import make_pack
 from helpers.questions import save_aligned
 
-SMALL = {'preset': 'tiny', 'image': {'stem': 'patchify', 'patch_size': 8}, 'text': {'depth': 0}}
+SMALL = {'preset': 'tiny', 'image': {'stem': 'patchify', 'patch_size': 8, 'directions': False}, 'text': {'depth': 0}}
 
 
 def recipe_of(data, image=None, text=None, **model):
@@ -108,3 +111,37 @@ def test_what_a_recipe_asks_for_in_vain_is_said_once(data, tmp_path, capsys):
     errors = capsys.readouterr().err
     assert errors.count('note: recompute saves no memory on CPU') == 1
     assert errors.count('note: model.image.train is frozen, and the weights that it keeps are random') == 1
+
+
+def test_levels_and_a_fusion_that_are_new_begin_anew_and_known_temperatures_are_kept(data, tmp_path, capsys):
+    def with_levels(levels, **model):
+        recipe = recipe_of(data, **model)
+        return recipe.model_copy(update={'loss': recipe.loss.model_copy(update={'levels': levels})})
+
+    aligned = save_aligned(tmp_path / 'aligned', recipe_of(data))
+    flat = arrays_of(aligned)
+    flat['log_scale'][0] = 1.5
+    save_file(flat, checkpoints(aligned)[-1] / MODEL)
+    recipe = with_levels(('word_patch', 'sentence_global'), weights=str(aligned), fusion={'heads': 2})
+    taken, task = started(recipe)
+    assert all(np.array_equal(taken[name], flat[name]) for name in flat if name != 'log_scale')
+    np.testing.assert_allclose(taken['log_scale'], [np.log(1 / 0.07), 1.5], rtol=1e-6)
+    assert 'note: fusion, image_tower.to_patch, text_tower.to_word begun anew' in capsys.readouterr().err
+
+    fresh = {p.name: p.asnumpy() for p in build_model(recipe, task.tokenizer.vocab_size).get_parameters()}
+    assert all(np.array_equal(taken[name], fresh[name]) for name in taken.keys() - flat.keys())
+    write_checkpoint(tmp_path / 'levels', taken, recipe, task.tokenizer)
+    back, _ = started(recipe_of(data, weights=str(tmp_path / 'levels')))
+    assert same(back, flat) and 'fusion, image_tower.to_patch, text_tower.to_word left out' in capsys.readouterr().err
+
+
+def test_positions_are_resized_to_larger_pictures_and_other_lengths(data, aligned):
+    flat = arrays_of(aligned)
+    for size, length in ((32, 12), (8, 5)):
+        recipe = recipe_of(data, {'size': size}, {'length': length}, weights=str(aligned))
+        taken, _ = started(recipe)
+        grid = (size // 8,) * 2
+        assert np.array_equal(taken['image_tower.encoder.position'],
+                              resize_patch_positions(flat['image_tower.encoder.position'], (2, 2), grid))
+        assert np.array_equal(taken['text_tower.encoder.position'],
+                              resize_word_positions(flat['text_tower.encoder.position'], length))
