@@ -96,7 +96,10 @@ def train_tokenizer(captions, vocab_size, length, **framing):
 
 
 def load_tokenizer(path, length, **framing):
-    """Read a tokenizer.json, with ``framing`` as of ``CaptionTokenizer``; raises ``InputError`` when it is none, or has no begin and end tokens."""
+    """Read a tokenizer.json, with ``framing`` as of ``CaptionTokenizer``.
+
+    Raises ``InputError`` when it is none, or has no begin and end tokens.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError(f'{path}: no such tokenizer; give the path of a tokenizer.json')

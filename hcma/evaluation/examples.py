@@ -18,17 +18,26 @@ def write_heat_maps(run_dir, encoder, pictures, captions, text, image):
     if 'word_patch' not in encoder.levels:
         return
     count = min(HEAT_MAPS, len(captions))
+    maps = []
+    for number, words in enumerate(word_heats(encoder, captions[:count], text, image)):
+        words = [{'text': word, 'heat': heat.round(4).tolist()} for word, heat in words]
+        maps.append({'image': _save(run_dir, f'heat_{number:03d}.jpg', pictures[number]),
+                     'caption': captions[number], 'words': words})
+    _write(run_dir, 'heatmaps.json', maps)
+
+
+def word_heats(encoder, captions, text, image):
+    """For each of the captions, the first of the features ``text`` and ``image``, its words with their cosines.
+
+    A list of (word, cosines with the patches (rows, columns) of the picture of the same number) for each.
+    """
+    count = len(captions)
     word, patch = text[encoder.text_names.index('word')], image[encoder.image_names.index('patch')]
     cosine_BLP = word_patch_cosines(padded_block((word,), 0, count)[0], padded_block((patch,), 0, count)[0])
     cosine_BLP = cosine_BLP.asnumpy()
     side, first = round(cosine_BLP.shape[2] ** 0.5), len(encoder.tokenizer.begin)
-    maps = []
-    for number in range(count):
-        words = [{'text': word, 'heat': heat.reshape(side, side).round(4).tolist()}
-                 for word, heat in _words(encoder.tokenizer.pieces(captions[number]), cosine_BLP[number, first:])]
-        maps.append({'image': _save(run_dir, f'heat_{number:03d}.jpg', pictures[number]),
-                     'caption': captions[number], 'words': words})
-    _write(run_dir, 'heatmaps.json', maps)
+    return [[(word, heat.reshape(side, side)) for word, heat in _words(encoder.tokenizer.pieces(caption), row[first:])]
+            for caption, row in zip(captions, cosine_BLP)]
 
 
 def _words(pieces, heat_LP):

@@ -59,7 +59,7 @@ class HCMA(nn.Cell):
         return ops.exp(ops.cast(self.log_scale, ms.float32))[level], bias
 
     def clamp_scales(self):
-        """Keep every temperature between its minimum and 1; clamping inside the loss would cut its gradient and let it stick."""
+        """Keep every temperature in its range; clamping inside the loss would cut its gradient and let it stick."""
         ops.assign(self.log_scale, ops.clamp(self.log_scale, 0.0, self.max_log_scale))
 
 

@@ -17,7 +17,7 @@ def resize_patch_positions(position, old, new, first=0):
 
 
 def resize_word_positions(position, length):
-    """Positions (1, L, D) of ``length`` tokens: the first ones as they are, and the last one again where there are more.
+    """Positions (1, L, D) of ``length`` tokens: the first ones as they are, the last one again where there are more.
 
     So a text that fitted before has the features that it had.
     """

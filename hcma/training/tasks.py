@@ -57,7 +57,8 @@ class Alignment:
         if self.recipe.data.tokenizer is not None:
             return load_tokenizer(self.recipe.data.tokenizer, text.length, **text.framing)
         if self.recipe.model.weights is not None:  # its embeddings mean nothing under another tokenizer
-            return load_tokenizer(resolve_checkpoint(self.recipe.model.weights) / TOKENIZER, text.length, **text.framing)
+            weights = resolve_checkpoint(self.recipe.model.weights)
+            return load_tokenizer(weights / TOKENIZER, text.length, **text.framing)
         return train_tokenizer(self.texts, text.vocab_size, text.length, **text.framing)
 
     def network(self):

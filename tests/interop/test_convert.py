@@ -79,7 +79,8 @@ def test_openai_layouts_with_and_without_prefixes(kind, wrapped, tmp_path, monke
     save_file(state, tmp_path / 'weights.safetensors')
     write_tokenizer(tmp_path, kind)
     convert(tmp_path / 'weights.safetensors', tmp_path / 'own', Options(activation='quick_gelu'))
-    assert check(tmp_path / 'own', Reference(config, tensors)).model.text.clean == ('clip' if kind == 'clip' else 'none')
+    recipe = check(tmp_path / 'own', Reference(config, tensors))
+    assert recipe.model.text.clean == ('clip' if kind == 'clip' else 'none')
 
 
 def test_half_precision_shards_and_position_ids_are_read(tmp_path):
@@ -175,5 +176,5 @@ def test_the_first_positions_can_be_kept_alone(tmp_path):
 def test_words_and_patches_start_in_the_space_of_the_sentences(tmp_path):
     convert(write_model(tmp_path / 'hf', config_of('clip'), tensors_of(config_of('clip'))), tmp_path / 'own')
     arrays = load_file(tmp_path / 'own' / 'model.safetensors')
-    for one, other in (('image_tower.to_patch', 'image_tower.to_global'), ('text_tower.to_word', 'text_tower.to_sentence')):
-        assert np.array_equal(arrays[f'{one}.linear.weight'], arrays[f'{other}.linear.weight'])
+    for tower, one, other in (('image', 'to_patch', 'to_global'), ('text', 'to_word', 'to_sentence')):
+        assert np.array_equal(*(arrays[f'{tower}_tower.{part}.linear.weight'] for part in (one, other)))

@@ -1,5 +1,4 @@
-"""A run that starts from a converted model: the original's scores before the first step, and its towers trained as told.
-"""
+"""A run that starts from a converted model: the original before the first step, and its towers trained as told."""
 import numpy as np
 import pytest
 from mindspore import Tensor

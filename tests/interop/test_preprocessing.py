@@ -20,7 +20,8 @@ def expected(picture, size, fit):
     side = min(image.size)
     width, height = (int(size * length / side) for length in image.size)
     left, top = (width - size) // 2, (height - size) // 2
-    return np.asarray(image.resize((width, height), Image.Resampling.BICUBIC).crop((left, top, left + size, top + size)))
+    image = image.resize((width, height), Image.Resampling.BICUBIC)
+    return np.asarray(image.crop((left, top, left + size, top + size)))
 
 
 @pytest.mark.parametrize('fit', ['shortest', 'squash'])

@@ -15,8 +15,9 @@ from helpers.foreign_weights import BERT, BPE, write_tokenizer
 
 ODD = ['', ' ', 'a\tcat\n\nsits', '\U0001f600 a dog \U0001f415\u200d\U0001f9ba runs', 'fish &amp; chips',
        'fish &amp;amp; chips &lt;b&gt;', "don't I'll WE'VE", '\u201ccurly\u201d \u2018quotes\u2019',
-       'na\u00efve caf\u00e9 \u00c9', 'e\u0301te\u0301', 'word ' * 1000, '\u732b' * 1000, 'A  MAN!!! 1234 12:30',
-       '\ud55c\uad6d\uc5b4 \u0627\u0644 \u0939\u093f', 'a\u00a0b', '\ufb01ne o\ufb03ce', '\uff26\uff35\uff2c\uff2c\u3000w']
+       'na\u00efve caf\u00e9 \u00c9', 'e\u0301te\u0301', 'word ' * 1000, '\u732b' * 100, 'A  MAN!!! 1234 12:30',
+       '\ud55c\uad6d\uc5b4 \u0627\u0644 \u0939\u093f', 'a\u00a0b', '\ufb01ne o\ufb03ce',
+       '\uff26\uff35\uff2c\uff2c\u3000w']
 
 
 def byte_symbols():

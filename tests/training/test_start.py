@@ -9,8 +9,7 @@ from hcma.models.hcma import build_model
 from hcma.models.lora import is_addition, merged
 from hcma.models.positions import resize_patch_positions, resize_word_positions
 from hcma.recipe_io import parse_recipe
-from hcma.training.checkpoint import (MODEL, STATE, TOKENIZER, checkpoint_path, checkpoints, load_model,
-                                      write_checkpoint)
+from hcma.training.checkpoint import MODEL, STATE, TOKENIZER, checkpoint_path, checkpoints, load_model, write_checkpoint
 from hcma.training.tasks import task_of
 from hcma.training.trainer import train
 from helpers.copy_run import Copy
