@@ -189,6 +189,13 @@ class Recipe(Section):
         return self
 
     @model_validator(mode='after')
+    def _words_can_be_left_out(self):
+        if self.train.drop_words and (self.model.text.padding is not None or not self.model.text.begin):
+            raise ValueError('train.drop_words: this model reads its padding, or has no begin token, so words cannot '
+                             'be left out; leave it at 0')
+        return self
+
+    @model_validator(mode='after')
     def _regions_need_whole_pictures(self):
         if self.train.drop_patches and 'phrase_region' in self.loss.levels:
             raise ValueError('train.drop_patches: regions are neighbouring patches, so phrase_region needs all of '

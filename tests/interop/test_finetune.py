@@ -18,7 +18,7 @@ def start(tmp_path_factory):
     """A pack of pairs and a converted CLIP."""
     folder = tmp_path_factory.mktemp('finetune')
     convert(write_model(folder / 'hf', config_of('clip'), tensors_of(config_of('clip'))), folder / 'clip')
-    return make_pack(folder, count=8), folder / 'clip'
+    return make_pack(folder, count=4), folder / 'clip'
 
 
 def recipe_of(start, **model):
