@@ -80,9 +80,9 @@ def reference(text, vocabulary, ranks):
 
 
 def captions(real_data):
-    """Every eighth of Flickr8k's validation captions, in both languages, and the odd ones."""
+    """Some of Flickr8k's validation captions, in both languages, and the odd ones."""
     with tarfile.open(real_data('flickr8k.tar')) as archive:
-        rows = [json.loads(line) for line in archive.extractfile('pairs/val.jsonl').read().decode().splitlines()[::8]]
+        rows = [json.loads(line) for line in archive.extractfile('pairs/val.jsonl').read().decode().splitlines()[::32]]
     return [text for row in rows for text in row['captions'] + row['captions_zh']] + ODD
 
 
