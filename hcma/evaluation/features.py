@@ -2,6 +2,8 @@
 import numpy as np
 from mindspore import Tensor, mutable, nn
 
+from hcma.data.captions import Captions
+from hcma.data.regions import Regions
 from hcma.models.batched import in_batches
 from hcma.models.levels import LevelScores
 
@@ -12,6 +14,7 @@ class Encoder:
     def __init__(self, model, recipe, tokenizer):
         self.model, self.tokenizer = model, tokenizer
         self.batch = recipe.evaluate.batch_size
+        self.captions, self.regions = Captions(recipe.model, tokenizer), Regions(recipe.model)
         self.levels, self.terms = model.levels, model.terms
         self.text_names, self.image_names = model.text_tower.names, model.image_tower.names
         self.scales = np.exp(model.log_scale.asnumpy().astype(np.float64))
@@ -19,13 +22,17 @@ class Encoder:
         self.own_pairs = PairScores(model).set_train(False)
 
     def images(self, pictures, total):
-        """An iterable of ``total`` pictures (S, S, 3) uint8 to a tuple of arrays (total, ...)."""
-        return in_batches(self.model.image_tower, ((picture,) for picture in pictures), self.batch, total, 'images')
+        """An iterable of ``total`` pictures (S, S, 3) uint8 without boxes to a tuple of arrays (total, ...)."""
+        return self.images_with_boxes(((picture, *self.regions.none) for picture in pictures), total)
 
-    def texts(self, captions):
-        """A list of N captions to a tuple of arrays (N, ...)."""
-        ids, lengths = self.tokenizer.encode(captions)
-        return in_batches(self.model.text_tower, zip(ids, lengths), self.batch, len(captions), 'captions')
+    def images_with_boxes(self, rows, total):
+        """The same of tuples of a picture and what ``regions`` gives for its boxes."""
+        return in_batches(self.model.image_tower, rows, self.batch, total, 'images')
+
+    def texts(self, captions, chunks=None):
+        """A list of N captions, and of each its chunks where there are any, to a tuple of arrays (N, ...)."""
+        columns = self.captions(captions, chunks)
+        return in_batches(self.model.text_tower, zip(*columns), self.batch, len(captions), 'captions')
 
     def score_pairs(self, text, image):
         """Scaled scores of row i of ``text`` with row i of ``image``, and of a fusion its log-odds, (terms, N)."""
