@@ -1,10 +1,10 @@
 """A packed data set: MindRecord shards of clean JPEGs with their captions, written whole or not at all, and read back.
 
-``DATA/meta.json`` describes it, ``DATA/rejects.jsonl`` names every row, box and chunk that was left out and why. The records are
-``image`` (JPEG bytes), ``captions`` (a JSON list), ``row`` (0 to n-1, in source order), ``group`` (the same for equal
-images), ``negatives`` (a JSON list of [caption that is false of the image, the true one it is worded like]), ``twin``
-(the same for rows of one file that name the same twin, else the row), ``boxes`` (a JSON list of [x0, y0, x1, y1] as
-shares of the picture's sides), ``chunks`` (a JSON object from texts to lists of [start, end] in characters) and
+``DATA/meta.json`` describes it, ``DATA/rejects.jsonl`` names every row, box and chunk that was left out and why. The
+records are ``image`` (JPEG bytes), ``captions`` (a JSON list), ``row`` (0 to n-1, in source order), ``group`` (the same
+for equal images), ``negatives`` (a JSON list of [caption that is false of the image, the true one it is worded like]),
+``twin`` (the same for rows of one file that name the same twin, else the row), ``boxes`` (a JSON list of [x0, y0, x1,
+y1] as shares of the picture's sides), ``chunks`` (a JSON object from texts to lists of [start, end] in characters) and
 ``source`` (``file:line``). Packs from before boxes and chunks lack these two. The same input gives the same bytes,
 however many workers read it.
 """

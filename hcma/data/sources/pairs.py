@@ -142,7 +142,7 @@ def _twin(value):
 def merge_pairs(items):
     """Gather an iterable of ``Pair`` and ``Reject`` into ``(pairs, rejects)``.
 
-    Rows that name the same image become one pair, at the place of the first, with every caption, negative and part once.
+    Rows that name the same image become one pair, at the place of the first, with every caption and all else once.
     """
     gathered, rejects = {}, []
     for item in items:
