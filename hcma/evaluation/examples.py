@@ -14,21 +14,31 @@ FIRST_CJK = '\u2e80'
 
 
 def write_heat_maps(run_dir, encoder, pictures, captions, text, image):
-    """Where each word of the first ``captions`` finds its best patches in the picture of the same number."""
-    if 'word_patch' not in encoder.levels:
-        return
-    count = min(HEAT_MAPS, len(captions))
-    word, patch = text[encoder.text_names.index('word')], image[encoder.image_names.index('patch')]
-    cosine_BLP = word_patch_cosines(padded_block((word,), 0, count)[0], padded_block((patch,), 0, count)[0])
-    cosine_BLP = cosine_BLP.asnumpy()
-    side = round(cosine_BLP.shape[2] ** 0.5)
+    """Where each word of the first ``captions`` looks in the picture of the same number: heatmaps.json has its cosines
+    with the patches, attention.json the attention that each block of a fusion pays them.
+    """
+    captions = captions[:HEAT_MAPS]
+    count = len(captions)
+    if 'word_patch' in encoder.levels:
+        word, patch = text[encoder.text_names.index('word')], image[encoder.image_names.index('patch')]
+        cosine = word_patch_cosines(padded_block((word,), 0, count)[0], padded_block((patch,), 0, count)[0])
+        _write(run_dir, 'heatmaps.json', _maps(run_dir, encoder, pictures, captions, {'cosine': cosine.asnumpy()}))
+    if 'matching' in encoder.terms:
+        attention = encoder.attention(padded_block(text, 0, count), padded_block(image, 0, count))
+        _write(run_dir, 'attention.json', _maps(run_dir, encoder, pictures, captions, attention))
+
+
+def _maps(run_dir, encoder, pictures, captions, heat):
+    """The words of each caption with each of their maps; ``heat`` is {name: (captions, L, P)}."""
+    side = round(next(iter(heat.values())).shape[2] ** 0.5)
     maps = []
-    for number in range(count):
-        words = [{'text': word, 'heat': heat.reshape(side, side).round(4).tolist()}
-                 for word, heat in _words(encoder.tokenizer.pieces(captions[number]), cosine_BLP[number, 1:])]
-        maps.append({'image': _save(run_dir, f'heat_{number:03d}.jpg', pictures[number]),
-                     'caption': captions[number], 'words': words})
-    _write(run_dir, 'heatmaps.json', maps)
+    for number, caption in enumerate(captions):
+        image, pieces = _save(run_dir, f'heat_{number:03d}.jpg', pictures[number]), encoder.tokenizer.pieces(caption)
+        for name, heat_BLP in heat.items():
+            words = [{'text': word, 'heat': heat.reshape(side, side).round(4).tolist()}
+                     for word, heat in _words(pieces, heat_BLP[number, 1:])]
+            maps.append({'image': image, 'caption': caption, 'name': name, 'words': words})
+    return maps
 
 
 def _words(pieces, heat_LP):

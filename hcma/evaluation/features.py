@@ -20,6 +20,7 @@ class Encoder:
         self.scales = np.exp(model.log_scale.asnumpy().astype(np.float64))
         self.all_pairs = LevelScores(model.levels, kind=model.scores.kind).set_train(False)
         self.own_pairs = PairScores(model).set_train(False)
+        self.attention_maps = AttentionMaps(model.fusion).set_train(False)
 
     def images(self, pictures, total):
         """An iterable of ``total`` pictures (S, S, 3) uint8 without boxes to a tuple of arrays (total, ...)."""
@@ -43,6 +44,14 @@ class Encoder:
         scales = np.append(self.scales, np.ones(len(self.terms) - len(self.levels)))
         return np.concatenate(parts, 1) * scales[:, None]
 
+    def attention(self, text, image):
+        """The attention of row i of ``text`` to row i of ``image``, both from ``padded_block``, in every fusion block.
+
+        A dict from names of blocks to weights (B, L, P), the means of their heads.
+        """
+        maps = self.attention_maps(text, image)
+        return {f'fusion block {number}': weights.asnumpy().mean(1) for number, weights in enumerate(maps, start=1)}
+
     def score_block(self, text, image):
         """Scaled scores of two blocks of Tensors from ``padded_block``, (levels, T, I) float64."""
         return np.stack([score.asnumpy() for score in self.all_pairs(text, image)]) * self.scales[:, None, None]
@@ -61,6 +70,17 @@ class PairScores(nn.Cell):
         if self.fusion is not None:
             scores = scores + (self.fusion(self.fusion.text_parts(text), self.fusion.image_parts(image)),)
         return scores
+
+
+class AttentionMaps(nn.Cell):
+    """The attention weights of every block of ``fusion``, (B, H, L, P), from features of both towers."""
+
+    def __init__(self, fusion):
+        super().__init__(auto_prefix=False)
+        self.fusion = fusion
+
+    def construct(self, text, image):
+        return self.fusion.attention(self.fusion.text_parts(text), self.fusion.image_parts(image))
 
 
 def padded_block(features, start, size):
