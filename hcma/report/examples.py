@@ -9,6 +9,7 @@ from hcma.report.results import EVALUATE_CHOICE, EVALUATE_RETRIEVAL
 from hcma.report.run_files import list_of_dicts
 
 MOST_HEATMAPS = 12
+COSINE = 'cosine'    # what heat is where its example does not say
 MOST_QUERIES = 12   # of each direction
 MOST_CHOICES = 12   # right ones, and as many wrong ones
 PIECE = re.compile(r'[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|\s+|.', re.DOTALL)  # a CJK character is a word
@@ -45,22 +46,22 @@ def heatmap_card(example, album):
     if picture is None or not grids:
         return None
     low, high = heatmaps.heat_range([heat for _, heat in grids])
-    caption = str(example.get('caption', ''))
+    caption, name = str(example.get('caption', '')), str(example.get('name', COSINE))
+    digits = 2 if name == COSINE else 3  # a share of all patches is small
     panels = [node('figure', album.show(example['image'], caption), node('figcaption', 'picture', class_='quiet'))]
-    panels += [heatmap_panel(picture, text, heat, low, high) for text, heat in grids]
+    panels += [heatmap_panel(picture, text, heat, low, high, digits) for text, heat in grids]
     gradient = node('i', style=f'background:linear-gradient(90deg,{heatmaps.colour_stops()})')
     return node('article', node('p', caption, class_='caption', dir='auto'), node('div', panels, class_='panels'),
-                node('div', number(low, 2), gradient, number(high, 2), node('span', example.get('name', 'cosine')),
-                     class_='scale'),
+                node('div', number(low, digits), gradient, number(high, digits), node('span', name), class_='scale'),
                 class_='card')
 
 
-def heatmap_panel(picture, text, heat, low, high):
+def heatmap_panel(picture, text, heat, low, high, digits):
     """The heat of one word over the picture, the word below."""
     overlay = heatmaps.overlay(picture, heat, low, high)
     _, best = heatmaps.heat_range([heat])
     return node('figure', node('img', src=jpeg_address(overlay), alt=text, width=overlay.width, height=overlay.height),
-                node('figcaption', node('b', text, dir='auto'), ' ', number(best, 2)))
+                node('figcaption', node('b', text, dir='auto'), ' ', number(best, digits)))
 
 
 def retrieval_section(retrieval, album):
