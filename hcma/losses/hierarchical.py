@@ -15,9 +15,9 @@ class HierarchicalLoss(nn.Cell):
     """``sum_k weight_k * contrast(score_k / temperature_k)`` of a model's levels (and matching), in float32.
 
     ``construct(image (B, S, S, 3) uint8, ids (B, L) int32, length (B,) int32, group (B, G) int64)`` gives the loss,
-    a scalar, and the unweighted loss of each of the model's ``terms``, (terms,). Two more inputs, ids (B, L) and
-    lengths (B,) of texts that are wrong for the images (length 0: none), add these as negatives. The towers read
-    ``images`` and ``texts`` inputs, where those are more than one and two. ``contrast`` is
+    a scalar, and the unweighted loss of each of the model's ``terms``, (terms,). As many more inputs as the text tower
+    reads, of texts that are wrong for the images (length 0: none), add these as negatives. The towers read ``images``
+    and ``texts`` inputs, where those are more than one and two. ``contrast`` is
     'softmax', with label ``smoothing``, or 'sigmoid'. Where the model has a ``log_variance`` s, the sum is of
     ``exp(-s_k) * loss_k + s_k`` (Kendall et al., 2018). A level whose scores would take more than ``floats`` numbers is
     computed block by block.

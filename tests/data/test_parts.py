@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from hcma.data import shards
 from hcma.data.captions import Captions, moved
 from hcma.data.crops import Decoder, View
 from hcma.data.dropping import without
 from hcma.data.meta import require_training_data
 from hcma.data.pack import pack, read_records
 from hcma.data.pipeline import TrainingBatches
+from hcma.data.records import Records
 from hcma.data.regions import Regions
 from hcma.data.sources import read_pairs
 from hcma.data.sources.parts import parse_boxes, parse_chunks
@@ -111,6 +113,21 @@ def test_a_pack_holds_boxes_as_shares_of_the_upright_picture_and_names_what_lies
     assert meta['rejected'] == {'bad box': 2, 'bad chunk': 1}
     reasons = [json.loads(line)['reason'] for line in (tmp_path / 'out' / 'rejects.jsonl').read_text().splitlines()]
     assert 'bad box: [0.0, 0.0, 30.0, 10.0] is outside the picture of 20 x 40 pixels' in reasons
+
+
+def test_a_pack_from_before_boxes_and_chunks_is_read(tmp_path, monkeypatch, make_recipe, tokenizer):
+    add, parts = Records.add, ('boxes', 'chunks')
+    monkeypatch.setattr(shards, 'SCHEMA', {name: kind for name, kind in shards.SCHEMA.items() if name not in parts})
+    monkeypatch.setattr(Records, 'add', lambda *row: {name: value for name, value in add(*row).items()
+                                                      if name not in parts})
+    data = make_pack(tmp_path, count=4)
+    meta = json.loads((data / 'meta.json').read_text())
+    (data / 'meta.json').write_text(json.dumps({name: value for name, value in meta.items() if name not in parts}))
+    assert [(record['boxes'], record['chunks']) for record in read_records(data, range(4))] == [([], {})] * 4
+    assert len(list(TrainingBatches(data, make_recipe(train={'batch_size': 4}), tokenizer).epoch(0))) == 1
+    with pytest.raises(InputError, match='no row of .* has boxes'):
+        require_training_data(make_recipe(model={'regions': 'boxes'}, loss=OWN['loss'], data={'train': str(data)},
+                                          train={'batch_size': 4}))
 
 
 # ---- regions
