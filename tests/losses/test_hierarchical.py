@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from hcma.losses.contrastive import info_nce, positives
 from hcma.losses.blockwise import FLOATS
+from hcma.losses.contrastive import info_nce, positives
 from hcma.losses.hierarchical import HierarchicalLoss
 from hcma.models.hcma import build_model
 from hcma.training.trainer import build_step
