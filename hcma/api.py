@@ -5,7 +5,7 @@ from PIL import Image, ImageDraw, ImageFont
 from hcma import cli
 from hcma.data.images import ImageRejected, decode_rgb, to_rgb
 from hcma.errors import InputError
-from hcma.evaluation.examples import word_heats
+from hcma.evaluation.examples import word_cosines, word_heats
 from hcma.evaluation.features import padded_block
 from hcma.evaluation.tasks import Evaluation
 from hcma.report.heatmaps import heat_range, overlay
@@ -44,7 +44,8 @@ class Aligned:
         if 'word_patch' not in self.encoder.levels:
             raise InputError('explain: this run has no level word_patch; train one with it in loss.levels')
         picture = self._picture(image)
-        words = word_heats(self.encoder, [text], self.encoder.texts([text]), self.encoder.images([picture], 1))[0]
+        cosine_1LP = word_cosines(self.encoder, self.encoder.texts([text]), self.encoder.images([picture], 1), 1)
+        words = word_heats(self.encoder.tokenizer, text, cosine_1LP[0])
         if not words:
             raise InputError(f'explain: {text!r} has no words')
         low, high = heat_range([heat for _, heat in words])

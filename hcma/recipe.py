@@ -180,6 +180,14 @@ class Recipe(Section):
         return self
 
     @model_validator(mode='after')
+    def _chunks_and_boxes_are_compared(self):
+        for key, own in (('phrases', 'chunks'), ('regions', 'boxes')):
+            if getattr(self.model, key) == own and 'phrase_region' not in self.loss.levels:
+                raise ValueError(f'model.{key}: {own} are for the level phrase_region; add it to loss.levels, or leave '
+                                 'them out')
+        return self
+
+    @model_validator(mode='after')
     def _weighted_terms_are_trained(self):
         terms = self.loss.terms(self.model)
         if self.loss.weights and self.loss.balance == 'uncertainty':
@@ -213,6 +221,8 @@ class Recipe(Section):
     @property
     def image_columns(self):
         """The columns of a training batch that the image tower reads."""
+        if self.model.regions == 'boxes':
+            return 'image', 'boxes'
         return ('image', 'kept') if self.train.drop_patches else ('image',)
 
     @property
@@ -224,7 +234,7 @@ class Recipe(Section):
     @property
     def text_columns(self):
         """The columns of a training batch that the text tower reads."""
-        return 'ids', 'length'
+        return ('ids', 'length') + (('spans',) if self.model.phrases == 'chunks' else ())
 
     @property
     def columns(self):

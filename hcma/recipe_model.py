@@ -127,7 +127,8 @@ class LoRA(Section):
 class Model(Section):
     """Both encoders and the widths they share: ``embed_width`` for sentences, ``word_embed_width`` for the rest.
 
-    Phrases are runs of ``phrase_lengths`` words, regions squares of ``region_sizes`` patches a side.
+    Phrases are runs of ``phrase_lengths`` words, regions squares of ``region_sizes`` patches a side; or phrases are the
+    chunks and regions the boxes that come with the data, and what is missing to them runs and squares.
     """
     preset: Literal['tiny', 'small', 'vit_b32', 'vit_b16'] = 'small'
     image: ImageTower
@@ -136,6 +137,10 @@ class Model(Section):
     word_embed_width: int = PositiveInt
     phrase_lengths: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(3,), min_length=1)
     region_sizes: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(2, 3), min_length=1)
+    phrases: Literal['ngrams', 'chunks'] = Field(default='ngrams', description="chunks: the data's own")
+    regions: Literal['windows', 'boxes'] = Field(default='windows', description="boxes: the data's own")
+    max_chunks: int = Field(default=16, ge=1, description='phrases of a caption, where they are chunks')
+    max_boxes: int = Field(default=16, ge=1, description='regions of a picture, where they are boxes')
     fusion: Optional[Fusion] = None
     lora: LoRA = LoRA()
     weights: Optional[str] = Field(default=None, description='a run or checkpoint whose weights training starts from')

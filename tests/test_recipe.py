@@ -54,7 +54,7 @@ WRONG = {
                                          ['train.text_micro_batch: 64 is more than the batch_size 8']),
     'empty parts': ('train.text_micro_batch=0', ['train.text_micro_batch:', 'greater than or equal to 1', 'is 0']),
     'staged questions': (['train.image_micro_batch=2', 'vqa={checkpoint: x}'],
-                         ['train.image_micro_batch, text_micro_batch: are for alignment', 'leave them out']),
+                         ['train.image_micro_batch, text_micro_batch, plan,', 'are for alignment', 'leave them out']),
     'smoothed sigmoid': ('loss={contrast: sigmoid, label_smoothing: 0.1}',
                          ['loss.label_smoothing: is for a softmax', 'leave it out']),
     'smoothed to nothing': ('loss.label_smoothing=1', ['loss.label_smoothing:', 'less than 1', 'is 1']),

@@ -98,6 +98,9 @@ def test_every_part_of_the_alignment_goes_through_the_tools(tool, tmp_path):
     assert tool('train', RECIPE, *(part for key in keys for part in ('--set', key)), '--out', run)[0] == 0
     code, out, _ = tool('evaluate', run, '--data', tmp_path / 'test', '--task', 'retrieval')
     assert code == 0 and 'phrase_region' in out and 'reranked' in out
+    attention = json.loads((run / 'examples' / 'attention.json').read_text())
+    assert {example['name'] for example in attention} == {'fusion block 1'}
+    assert 'fusion block 1' in (run / 'report.html').read_text()
     code, out, _ = tool('evaluate', run, '--data', scenes / 'choices_test.jsonl', '--task', 'choice')
     assert code == 0 and 'matching' in out.splitlines()[0]
     metrics, report = json.loads((run / 'metrics.json').read_text()), (run / 'report.html').read_text()

@@ -1,8 +1,8 @@
 """Pack image-caption pairs for training: ``tools/prepare.py PAIRS --out DATA``.
 
 PAIRS is a JSONL, CSV or TSV file, a COCO captions JSON, a Flickr token file, a folder of images with a .txt beside
-each, or tar shards (a tar, a folder of tars, a glob). DATA becomes a folder of MindRecord shards; every row
-that could not be used is named in DATA/rejects.jsonl.
+each, or tar shards (a tar, a folder of tars, a glob). DATA becomes a folder of MindRecord shards; every row,
+box and chunk that could not be used is named in DATA/rejects.jsonl.
 """
 import argparse
 import os
@@ -10,6 +10,7 @@ import os
 from hcma import cli
 from hcma.data.meta import META
 from hcma.data.sources import FORMATS, Options, read_pairs
+from hcma.data.sources.parts import BAD_PARTS
 from hcma.data.whole import require_free
 
 
@@ -47,15 +48,17 @@ def main():
                 workers=arguments.workers, overwrite=arguments.overwrite)
 
     print(f'{arguments.out}: {meta["images"]} pairs (images), {meta["captions"]} captions, '
-          f'rejected rows: {sum(meta["rejected"].values())}')
+          f'rejected rows: {sum(count for kind, count in meta["rejected"].items() if kind not in BAD_PARTS)}')
     if meta['negatives'] or meta['negatives_dropped']:
         print(f'{meta["negatives"]} negatives; {meta["negatives_dropped"]} dropped that equal a caption of their image')
     if meta['twins']:
         print(f'{meta["twins"]} rows have a twin')
+    if meta['boxes'] or meta['chunks']:
+        print(f'{meta["boxes"]} boxes, {meta["chunks"]} chunks')
     for reason, count in meta['rejected'].items():
         print(f'  {count:8d}  {reason}')
     if meta['rejected']:
-        print(f'each rejected row: {os.path.join(arguments.out, REJECTS)}')
+        print(f'each of these: {os.path.join(arguments.out, REJECTS)}')
 
 
 if __name__ == '__main__':

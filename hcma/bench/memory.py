@@ -53,10 +53,13 @@ def random_batch(recipe, seed):
     columns = {'image': rng.integers(0, 256, (size, side, side, 3), dtype=np.uint8),
                'kept': np.stack([rng.permutation(recipe.model.image.grid ** 2)[:recipe.kept_patches]
                                  for _ in range(size)]).astype(np.int32),
+               'boxes': np.sort(rng.uniform(0, recipe.model.image.grid, (size, recipe.model.max_boxes, 2, 2)),
+                                2).reshape(size, -1, 4).astype(np.float32),
                'group': np.stack([np.arange(size), size + np.arange(size)], 1)}
     for kind in ('', 'negative_'):
         columns[f'{kind}ids'] = rng.integers(0, text.vocab_size, (size, text.length)).astype(np.int32)
         columns[f'{kind}length'] = rng.integers(3, text.length + 1, size).astype(np.int32)
+        columns[f'{kind}spans'] = np.tile(np.int32([1, 2]), (size, recipe.model.max_chunks, 1))
     return [columns[name] for name in recipe.columns]
 
 

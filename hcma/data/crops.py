@@ -4,6 +4,7 @@ Where a training crop lies is a pure function of (seed, epoch, row): the same sa
 number of workers or devices, and however often the run was resumed.
 """
 import math
+from typing import NamedTuple
 
 import mindspore.dataset.vision as vision
 import numpy as np
@@ -20,6 +21,15 @@ def sample_generator(seed, epoch, row):
     return np.random.Generator(np.random.Philox(key=[seed << 32 | epoch, row]))
 
 
+class View(NamedTuple):
+    """The rectangle of a picture that is seen, in pixels, mirrored or not."""
+    top: int
+    left: int
+    height: int
+    width: int
+    mirrored: bool = False
+
+
 class Decoder:
     """Decodes to (S, S, 3) uint8; PILCUBIC equals Pillow's antialiased bicubic resize to the bit.
 
@@ -33,33 +43,44 @@ class Decoder:
         self.decode = vision.Decode()
         self.resize = vision.Resize((size, size), vision.Inter.PILCUBIC)
 
-    def whole(self, jpeg):
-        """A whole JPEG as a square, as in evaluation."""
-        return self.square(self.decode(np.frombuffer(jpeg, np.uint8)))
+    def decoded(self, jpeg):
+        """All of a JPEG's picture (height, width, 3) uint8."""
+        return self.decode(np.frombuffer(jpeg, np.uint8))
 
     def square(self, picture):
-        """A decoded picture (height, width, 3) uint8 as a square."""
+        """A picture (height, width, 3) uint8 as a square, as in evaluation."""
         height, width = picture.shape[:2]
-        side = min(height, width)
         if self.fit == 'squash':
             return resized(picture, self.size, self.size)
         if self.fit == 'shortest':  # the longest side is rounded down, as in CLIP's code
+            side = min(height, width)
             picture = resized(picture, height * self.size // side, width * self.size // side)
-            (height, width), side = picture.shape[:2], self.size
-        return self._cut(picture, (height - side) // 2, (width - side) // 2, side, side)
+        return self.see(picture, central_view(*picture.shape[:2]))
 
-    def crop(self, picture, generator, area, aspect, flip):
-        """A random crop of a decoded picture, with its share of the area and its aspect ratio in the given ranges;
-        with ``flip`` mirrored in half of all cases.
-        """
-        cut = self._cut(picture, *random_box(picture.shape[0], picture.shape[1], generator, area, aspect))
-        return np.ascontiguousarray(cut[:, ::-1]) if flip and generator.random() < 0.5 else cut
+    def view(self, height, width):
+        """The ``View`` of a picture of this size that ``square`` shows, but for less than a pixel."""
+        return View(0, 0, height, width) if self.fit == 'squash' else central_view(height, width)
 
-    def _cut(self, picture, top, left, height, width):
-        box = picture[top:top + height, left:left + width]
-        if box.shape[:2] == (self.size, self.size):
-            return np.ascontiguousarray(box)
-        return self.resize(np.ascontiguousarray(box))
+    def see(self, picture, view):
+        """What the ``View`` shows of a picture (height, width, 3) uint8."""
+        cut = picture[view.top:view.top + view.height, view.left:view.left + view.width]
+        if cut.shape[:2] != (self.size, self.size):
+            cut = self.resize(np.ascontiguousarray(cut))
+        return np.ascontiguousarray(cut[:, ::-1] if view.mirrored else cut)
+
+
+def central_view(height, width):
+    """The view of the central square."""
+    side = min(height, width)
+    return View((height - side) // 2, (width - side) // 2, side, side)
+
+
+def random_view(height, width, generator, area, aspect, flip):
+    """The view of a random crop, with its share of the area and its aspect ratio in the given ranges; with ``flip``
+    mirrored in half of all cases.
+    """
+    box = random_box(height, width, generator, area, aspect)
+    return View(*box, flip and generator.random() < 0.5)
 
 
 def resized(picture, height, width):
@@ -77,5 +98,4 @@ def random_box(height, width, generator, area, aspect):
             top = int(generator.integers(height - box_height + 1))
             left = int(generator.integers(width - box_width + 1))
             return top, left, box_height, box_width
-    side = min(height, width)
-    return (height - side) // 2, (width - side) // 2, side, side
+    return central_view(height, width)[:4]

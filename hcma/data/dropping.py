@@ -14,7 +14,8 @@ class Dropping:
         self.kept = recipe.kept_patches if recipe.train.drop_patches else None
 
     def __call__(self, texts, generator):
-        """A list of (ids (L,), length) to a tuple of nothing or the kept patches (K,) int32, and the texts left.
+        """A list of texts, columns as ``Captions`` gives, to a tuple of nothing or the kept patches (K,) int32, and the
+        texts left.
 
         All texts of a sample lose the same places, so that a wrong text differs from the right one in few words still.
         """
@@ -23,16 +24,20 @@ class Dropping:
             kept = (np.sort(generator.permutation(self.patches)[:self.kept]).astype(np.int32),)
         if self.words:
             dropped = generator.random(len(texts[0][0])) < self.words
-            texts = [without(ids, length, dropped) for ids, length in texts]
+            texts = [without(text, dropped) for text in texts]
         return kept, texts
 
 
-def without(ids, length, dropped):
-    """The text without the words at places where ``dropped`` (L,), begin and end kept; all words if none were left."""
+def without(text, dropped):
+    """The ids (L,), length and perhaps spans (Q, 2) of a text without the words at places where ``dropped`` (L,), begin
+    and end kept; all words if none were left.
+    """
+    ids, length, *spans = text
     keep = ~dropped[:length]
     keep[[0, -1] if length else []] = True
     if keep.sum() <= 2:
-        return ids, length
+        return text
     shorter = np.zeros_like(ids)
     shorter[:keep.sum()] = ids[:length][keep]
-    return shorter, np.int32(keep.sum())
+    before = np.append(0, np.cumsum(keep)).astype(np.int32)  # how many are left before each place
+    return shorter, np.int32(keep.sum()), *(before[span] for span in spans)

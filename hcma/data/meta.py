@@ -35,8 +35,8 @@ def shard_paths(data_dir):
 
 
 def require_training_data(recipe):
-    """Raise ``InputError`` unless ``recipe`` names a packed data set that fills at least one batch, with the negatives
-    and twins that it asks for.
+    """Raise ``InputError`` unless ``recipe`` names a packed data set that fills at least one batch, with the negatives,
+    twins, boxes and chunks that it asks for.
     """
     data, batch = recipe.data.train, recipe.train.batch_size
     if data is None:
@@ -52,3 +52,7 @@ def require_training_data(recipe):
     if recipe.data.twins and not meta['twins']:
         raise InputError(f'data.twins: is true, but no two rows of {data} are twins; pack rows that share a "twin", '
                          'or take data.twins: false')
+    for key, own, other in (('regions', 'boxes', 'windows'), ('phrases', 'chunks', 'ngrams')):
+        if getattr(recipe.model, key) == own and not meta.get(own):  # older packs do not count them
+            raise InputError(f'model.{key}: is {own}, but no row of {data} has {own}; pack rows with "{own}", or take '
+                             f'model.{key}: {other}')

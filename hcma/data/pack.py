@@ -1,24 +1,28 @@
 """A packed data set: MindRecord shards of clean JPEGs with their captions, written whole or not at all, and read back.
 
-``DATA/meta.json`` describes it, ``DATA/rejects.jsonl`` names every row that was left out and why. The records are
-``image`` (JPEG bytes), ``captions`` (a JSON list), ``row`` (0 to n-1, in source order), ``group`` (the same for equal
-images), ``negatives`` (a JSON list of [caption that is false of the image, the true one it is worded like]), ``twin``
-(the same for rows of one file that name the same twin, else the row) and ``source`` (``file:line``). The same input
-gives the same bytes, however many workers read it.
+``DATA/meta.json`` describes it, ``DATA/rejects.jsonl`` names every row, box and chunk that was left out and why. The
+records are ``image`` (JPEG bytes), ``captions`` (a JSON list), ``row`` (0 to n-1, in source order), ``group`` (the same
+for equal images), ``negatives`` (a JSON list of [caption that is false of the image, the true one it is worded like]),
+``twin`` (the same for rows of one file that name the same twin, else the row), ``boxes`` (a JSON list of [x0, y0, x1,
+y1] as shares of the picture's sides), ``chunks`` (a JSON object from texts to lists of [start, end] in characters) and
+``source`` (``file:line``). Packs from before boxes and chunks lack these two. The same input gives the same bytes,
+however many workers read it.
 """
 import collections
-import hashlib
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
-from hcma.data.images import ImageRejected, clean_jpeg
+from hcma.data.images import ImageRejected, clean_jpeg, decode_rgb
 from hcma.data.meta import FORMAT, META, read_meta, shard_paths
+from hcma.data.records import Records, as_json
 from hcma.data.shards import MAX_FIELD_BYTES, ShardWriters, read_columns, read_rows, shard_names
 from hcma.data.sources.pairs import Reject
+from hcma.data.sources.parts import shares
 from hcma.data.whole import appearing_folder
 from hcma.errors import InputError
 
@@ -35,21 +39,22 @@ def pack(pairs, out_dir, rejects=(), source='', shards=None, max_side=None, work
     """
     rejects = list(rejects)
     names = shard_names(shards or max(1, -(-len(pairs) // PAIRS_PER_SHARD)))
-    records = _Records()
+    records = Records()
     with appearing_folder(out_dir, overwrite, META) as folder:
         writers = ShardWriters(folder, names)
         for pair, image in _clean_images(pairs, max_side, workers or os.cpu_count() or 1):
             if isinstance(image, ImageRejected):
                 rejects.extend(Reject(pair.file, line, pair.name, str(image)) for line in pair.lines)
             else:
+                rejects.extend(Reject(pair.file, pair.lines[0], pair.name, reason) for reason in image.outside)
                 writers.write(records.add(pair, image))
         _require_some(records.images, rejects, source)
         writers.close()
         meta = {'format': FORMAT, 'images': records.images, 'captions': records.captions,
                 'negatives': records.negatives, 'negatives_dropped': records.dropped, 'twins': records.twin_rows(),
-                'rejected': count_kinds(rejects), 'source': source, 'shards': names,
-                'fingerprint': records.digest.hexdigest()}
-        _write_lines(os.path.join(folder, REJECTS), (_json(vars(reject)) for reject in rejects))
+                'boxes': records.boxes, 'chunks': records.chunks, 'rejected': count_kinds(rejects), 'source': source,
+                'shards': names, 'fingerprint': records.digest.hexdigest()}
+        _write_lines(os.path.join(folder, REJECTS), (as_json(vars(reject)) for reject in rejects))
         _write_lines(os.path.join(folder, META), [json.dumps(meta, indent=1, ensure_ascii=False)])
     return meta
 
@@ -59,50 +64,8 @@ def count_kinds(rejects):
     return dict(collections.Counter(reject.kind for reject in rejects).most_common())
 
 
-class _Records:
-    """Makes the records in row order, and counts and fingerprints them on the way."""
-
-    def __init__(self):
-        self.images = self.captions = self.negatives = self.dropped = 0
-        self.twins = collections.Counter()
-        self.digest = hashlib.sha256()
-
-    def add(self, pair, image):
-        """Return the record of ``pair`` with the JPEG bytes ``image``."""
-        image_digest = hashlib.sha256(image).digest()
-        negatives = _false_of(pair)
-        twin = self.images if pair.twin is None else _twin_id(pair)
-        record = {'captions': _json(pair.captions), 'row': self.images, 'group': _id_63(image_digest),
-                  'negatives': _json(negatives), 'twin': twin, 'source': f'{pair.file}:{pair.lines[0]}'}
-        self.digest.update(image_digest + _json(record).encode('utf-8'))
-        self.images += 1
-        self.captions += len(pair.captions)
-        self.negatives += len(negatives)
-        self.dropped += len(pair.negatives) - len(negatives)
-        self.twins[twin] += 1
-        return {'image': image, **record}
-
-    def twin_rows(self):
-        """How many rows have a twin."""
-        return sum(count for count in self.twins.values() if count > 1)
-
-
-def _false_of(pair):
-    """The negatives of ``pair`` that are none of its captions, whatever their case."""
-    captions = {caption.lower() for caption in pair.captions}
-    return [negative for negative in pair.negatives if negative.text.lower() not in captions]
-
-
-def _twin_id(pair):
-    return _id_63(hashlib.sha256(f'{pair.file}\0{pair.twin}'.encode('utf-8', 'backslashreplace')).digest())
-
-
-def _id_63(digest):
-    return int.from_bytes(digest[:8], 'big') >> 1  # 63 bits: never negative as int64
-
-
 def _clean_images(pairs, max_side, workers):
-    """Yield ``(pair, JPEG bytes or ImageRejected)`` in the order of ``pairs``, a bounded number of images ahead."""
+    """Yield ``(pair, _Image or ImageRejected)`` in the order of ``pairs``, a bounded number of images ahead."""
     with ThreadPoolExecutor(workers) as pool, tqdm(total=len(pairs), desc='pack', unit='image') as progress:
         waiting = collections.deque()
         todo = iter(pairs)
@@ -121,14 +84,24 @@ def _clean_images(pairs, max_side, workers):
             pool.shutdown(wait=False, cancel_futures=True)
 
 
+class _Image(NamedTuple):
+    """A packed picture, its boxes as shares of its sides, and the reasons against boxes outside of it."""
+    jpeg: bytes
+    boxes: list
+    outside: list
+
+
 def _clean_image(pair, max_side):
     try:
-        image = clean_jpeg(pair.image.read(), max_side)
+        data = pair.image.read()
+        image = clean_jpeg(data, max_side)
+        # The packed picture may be smaller than the one whose pixels the boxes count.
+        inside, outside = shares(pair.boxes, decode_rgb(data).size) if pair.boxes else ([], [])
     except ImageRejected as error:
         return error
     if len(image) > MAX_FIELD_BYTES:
         return ImageRejected(f'too large: {len(image) >> 20} MiB as JPEG')
-    return image
+    return _Image(image, inside, outside)
 
 
 def _require_some(images, rejects, source):
@@ -138,10 +111,6 @@ def _require_some(images, rejects, source):
     first = f' (the first: {rejects[0].file}:{rejects[0].line} {rejects[0].image})' if rejects else ''
     hint = '; pass --image-root if the images lie elsewhere' if 'missing file' in reasons else ''
     raise InputError(f'{source}: no usable pair of image and caption: {reasons or "no rows"}{first}{hint}')
-
-
-def _json(value):
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _write_lines(path, lines):
@@ -168,7 +137,7 @@ def read_twins(data_dir):
 
 
 def read_records(data_dir, rows):
-    """Yield the records of ``rows`` in the order given, as dicts: ``captions`` are str, ``negatives`` pairs."""
+    """Yield the records of ``rows`` in the order given, as dicts, with what they hold as JSON read."""
     rows, count = [int(row) for row in rows], read_meta(data_dir)['images']
     if any(not 0 <= row < count for row in rows):
         raise IndexError(f'{data_dir} has rows 0 to {count - 1}')
@@ -176,4 +145,4 @@ def read_records(data_dir, rows):
         return
     for row, record in zip(rows, read_rows(shard_paths(data_dir), rows, count)):
         assert record['row'] == row, f'{data_dir}: asked for row {row}, got {record["row"]}'
-        yield {**record, **{key: json.loads(record[key]) for key in ('captions', 'negatives')}}
+        yield {**record, **{key: json.loads(record[key]) for key in ('captions', 'negatives', 'boxes', 'chunks')}}

@@ -18,16 +18,25 @@ def pictures_of(items, rejects, decoder):
     """
     paths = dict.fromkeys(item.image for item in items)
     pictures, row_of, bad = _empty((len(paths), decoder.size, decoder.size, 3), np.uint8), {}, {}
-    for path in tqdm(paths, desc='pictures', unit='picture', delay=2, leave=False):
-        try:
-            pictures[len(row_of)] = decoder.square(np.asarray(decode_rgb(Blob(path).read())))
+    for path, picture in decoded_pictures(paths, decoder):
+        if isinstance(picture, ImageRejected):
+            bad[path] = str(picture)
+        else:
+            pictures[len(row_of)] = picture
             row_of[path] = len(row_of)
-        except ImageRejected as error:
-            bad[path] = str(error)
     usable = [item for item in items if item.image in row_of]
     rejects = [*rejects, *(Reject('', item.line, item.image, bad[item.image]) for item in items if item.image in bad)]
     rows = np.array([row_of[item.image] for item in usable], np.int64)
     return usable, rejects, pictures[:len(row_of)], rows
+
+
+def decoded_pictures(paths, decoder):
+    """Yield (path, picture (S, S, 3) uint8 or the ``ImageRejected`` that says why there is none) for each path."""
+    for path in tqdm(paths, desc='pictures', unit='picture', delay=2, leave=False):
+        try:
+            yield path, decoder.square(np.asarray(decode_rgb(Blob(path).read())))
+        except ImageRejected as error:
+            yield path, error
 
 
 def _empty(shape, dtype):

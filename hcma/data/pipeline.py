@@ -9,11 +9,13 @@ import mindspore.dataset as ds
 import mindspore.dataset.vision as vision
 import numpy as np
 
-from hcma.data.crops import Decoder, sample_generator
+from hcma.data.captions import Captions, moved
+from hcma.data.crops import Decoder, random_view, sample_generator
 from hcma.data.dropping import Dropping
 from hcma.data.meta import read_meta, shard_paths
 from hcma.data.pack import read_captions, read_twins
 from hcma.data.perturb import Perturbation
+from hcma.data.regions import Regions
 from hcma.data.shards import row_places
 from hcma.data.twins import twin_groups, twin_order
 from hcma.errors import InputError
@@ -32,7 +34,9 @@ class TrainingBatches:
     With ``data.negatives`` two columns more follow, ``negative_ids (B, L) int32, negative_length (B,) int32``: a
     caption that is false of the image, of length 0 where there is none. With ``data.twins`` twins come in one batch
     (see ``twin_order``). With ``train.drop_patches`` a column ``kept (B, K) int32`` after the pictures holds the
-    patches that the encoder sees; with ``train.drop_words`` captions have fewer words (see ``dropping``).
+    patches that the encoder sees; with ``train.drop_words`` captions have fewer words (see ``dropping``). Where regions
+    are boxes, a column ``boxes (B, R, 4) float32`` follows the pictures (see ``regions``); where phrases are chunks, a
+    column ``spans (B, Q, 2) int32`` follows the lengths, those of wrong texts too (see ``captions``).
     """
 
     def __init__(self, data_dir, recipe, tokenizer, rank=0, ranks=1):
@@ -40,15 +44,18 @@ class TrainingBatches:
         self.rows = read_meta(data_dir)['images']
         self.data, self.seed, self.train = recipe.data, recipe.seed, recipe.train
         self.rank, self.ranks, self.columns = rank, ranks, list(recipe.columns)
-        self.dropping, self.length = Dropping(recipe), tokenizer.length
+        self.dropping, self.regions = Dropping(recipe), Regions(recipe.model)
         for key, size in (('batch_size', recipe.train.batch_size), ('batch_warmup.batch_size', self.size(0))):
             if size % ranks:
                 raise InputError(f'train.{key}: {size} cannot be shared by {ranks} devices; take a multiple')
         self.workers = usable_workers(recipe.data.workers)
         self.decoder = Decoder(recipe.model.image.size, recipe.model.image.fit)
-        self.encode = functools.lru_cache(CACHED_CAPTIONS)(tokenizer.encode_one)
+        captions = Captions(recipe.model, tokenizer)
+        wanted = {'negatives': self.data.negatives != 'none', 'boxes': self.regions.wanted, 'chunks': captions.wanted}
+        self.read = _RECORD + [name for name in wanted if wanted[name]]
+        self.encode = functools.lru_cache(CACHED_CAPTIONS)(captions.one)
         self.perturb = Perturbation(read_captions(data_dir)) if self.data.negatives == 'perturb' else None
-        self.encode_negative = tokenizer.encode_one if self.perturb else self.encode  # those hardly ever come again
+        self.encode_negative = captions.one if self.perturb else self.encode  # those hardly ever come again
         self.groups = twin_groups(read_twins(data_dir)) if recipe.data.twins else None
 
     def epoch(self, number, start=0):
@@ -77,11 +84,10 @@ class TrainingBatches:
     def _pipeline(self, epoch, order):
         ds.config.set_prefetch_size(self.data.prefetch)
         places = row_places(order, len(self.paths), self.rows)
-        read = _RECORD if self.data.negatives == 'none' else [*_RECORD, 'negatives']
-        data = ds.MindDataset(self.paths, columns_list=read, sampler=ds.SubsetSampler(places),
+        data = ds.MindDataset(self.paths, columns_list=self.read, sampler=ds.SubsetSampler(places),
                               num_parallel_workers=1)
         data = data.map(vision.Decode(), 'image', num_parallel_workers=1)
-        data = data.map(Sample(self, epoch), read, self.columns, num_parallel_workers=self.workers)
+        data = data.map(Sample(self, epoch), self.read, self.columns, num_parallel_workers=self.workers)
         return data.project(self.columns).batch(self.size(epoch) // self.ranks, drop_remainder=True)
 
 
@@ -92,36 +98,52 @@ class Sample:
         self.data, self.seed, self.epoch = batches.data, batches.seed, epoch
         self.decoder, self.encode = batches.decoder, batches.encode
         self.perturb, self.encode_negative = batches.perturb, batches.encode_negative
-        self.dropping, self.length = batches.dropping, batches.length
+        self.dropping, self.regions, self.read = batches.dropping, batches.regions, batches.read
 
-    def __call__(self, image, captions, row, group, negatives=None):
-        generator = sample_generator(self.seed, self.epoch, int(row))
-        captions = json.loads(str(captions))
+    def __call__(self, image, *fields):
+        record = dict(zip(self.read[1:], fields))
+        captions, chunks = json.loads(str(record['captions'])), json.loads(str(record.get('chunks', '{}')))
+        generator = sample_generator(self.seed, self.epoch, int(record['row']))
         caption = captions[int(generator.integers(len(captions)))]
-        ids, length = self.encode(caption)
-        data = self.data
-        picture = self.decoder.crop(image, generator, data.crop_area, data.crop_aspect, data.flip)
+        data, (height, width) = self.data, image.shape[:2]
+        view = random_view(height, width, generator, data.crop_area, data.crop_aspect, data.flip)
         # What follows is drawn last, so that pictures and captions are those of a run without it.
-        texts = [(ids, length)]
-        if negatives is not None:
-            texts.append(self._negative(caption, captions, json.loads(str(negatives)), generator))
+        texts = [self.encode(caption, _own(chunks, caption))]
+        if 'negatives' in record:
+            wrong = self._negative(caption, captions, json.loads(str(record['negatives'])), chunks, generator)
+            texts.append(wrong or _none(texts[0]))
         kept, texts = self.dropping(texts, generator)
-        sample = picture, *kept, *texts[0], np.array([group, caption_group(caption)], np.int64)
-        return sample if negatives is None else (*sample, *_apart(*texts))
+        boxes = self.regions(json.loads(str(record.get('boxes', '[]'))), view, height, width)
+        group = np.array([record['group'], caption_group(caption)], np.int64)
+        sample = self.decoder.see(image, view), *boxes, *kept, *texts[0], group
+        return (*sample, *_apart(*texts)) if 'negatives' in record else sample
 
-    def _negative(self, caption, captions, negatives, generator):
+    def _negative(self, caption, captions, negatives, chunks, generator):
+        """A wrong text as columns, or None."""
         if self.perturb:
             text = self.perturb(caption, captions, generator)
-        else:
-            worded_alike = [text for text, of in negatives if of == caption]
-            texts = worded_alike or [text for text, _ in negatives]
-            text = texts[int(generator.integers(len(texts)))] if texts else ''
-        return self.encode_negative(text) if text else (np.zeros(self.length, np.int32), np.int32(0))
+            return self.encode_negative(text, moved(_own(chunks, caption), caption, text)) if text else None
+        worded_alike = [text for text, of in negatives if of == caption]
+        texts = worded_alike or [text for text, _ in negatives]
+        if not texts:
+            return None
+        text = texts[int(generator.integers(len(texts)))]
+        return self.encode_negative(text, _own(chunks, text))
+
+
+def _own(chunks, text):
+    """The chunks of one text, which can be a key of a cache."""
+    return tuple(map(tuple, chunks.get(text, ())))
+
+
+def _none(text):
+    """The columns of no text, which has no tokens."""
+    return tuple([np.zeros_like(column) for column in text])
 
 
 def _apart(own, wrong):
     """The wrong text, or none where it says the same: they may differ beyond the last token, or in what was dropped."""
-    return (np.zeros_like(wrong[0]), np.int32(0)) if np.array_equal(own[0], wrong[0]) else wrong
+    return _none(wrong) if np.array_equal(own[0], wrong[0]) else wrong
 
 
 def caption_group(caption):

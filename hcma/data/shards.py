@@ -13,8 +13,11 @@ SCHEMA = {
     'group': {'type': 'int64'},
     'negatives': {'type': 'string'},
     'twin': {'type': 'int64'},
+    'boxes': {'type': 'string'},
+    'chunks': {'type': 'string'},
     'source': {'type': 'string'},
 }
+_ABSENT = {'boxes': '[]', 'chunks': '{}'}  # what older packs lack
 _PAGE = 32 << 20  # MindRecord refuses a record that does not fit into a page
 MAX_FIELD_BYTES = _PAGE - (1 << 10)
 _HEADER = 1 << 20  # names some 7,000 pages; the default of 16 MiB would make every small pack large
@@ -90,7 +93,7 @@ def read_rows(paths, rows, count):
     for record in data.create_dict_iterator(num_epochs=1, output_numpy=True):
         yield {'image': record['image'].tobytes(), 'captions': str(record['captions']), 'row': int(record['row']),
                'group': int(record['group']), 'negatives': str(record['negatives']), 'twin': int(record['twin']),
-               'source': str(record['source'])}
+               'source': str(record['source']), **{name: str(record.get(name, _ABSENT[name])) for name in _ABSENT}}
 
 
 def row_places(rows, shards, count):

@@ -51,6 +51,22 @@ class CaptionTokenizer:
         ids, lengths = self.encode([caption])
         return ids[0], lengths[0]
 
+    def token_spans(self, caption, chunks):
+        """Where the tokens of each of the ``chunks`` [start, end], in characters, stand among the ids of ``encode``.
+
+        A list of [first, end]; a chunk of which a token was cut off is left out. A token counts to every chunk that has
+        one of its characters.
+        """
+        if len(self._cleaned(caption)) != len(caption):  # cleaning moved the characters
+            return []
+        offsets = self.tokenizer.encode(self._cleaned(caption), add_special_tokens=False).offsets
+        spans, before = [], len(self.begin)
+        for start, end in chunks:
+            inside = [place for place, (low, high) in enumerate(offsets, start=before) if low < end and high > start]
+            if inside and inside[-1] < before + self.room:
+                spans.append([inside[0], inside[-1] + 1])
+        return spans
+
     def count_truncated(self, captions):
         """How many of ``captions`` lose tokens."""
         return sum(len(encoding.ids) > self.room for encoding in self._encodings(captions))

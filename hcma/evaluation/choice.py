@@ -4,9 +4,9 @@ import json
 import os
 
 import numpy as np
-from tqdm import tqdm
 
-from hcma.data.images import ImageRejected, decode_rgb
+from hcma.data.images import ImageRejected
+from hcma.data.pictures import decoded_pictures
 from hcma.errors import InputError
 from hcma.evaluation.features import take
 
@@ -65,14 +65,9 @@ def _row(row, where):
 
 def load_pictures(rows, folder, decoder):
     """The pictures that ``rows`` name, {path: (S, S, 3) uint8}; a picture that cannot be used is None."""
-    pictures = dict.fromkeys(row['image'] for row in rows)
-    for name in tqdm(pictures, desc='pictures', unit='picture', delay=2, leave=False):
-        try:
-            with open(os.path.join(folder, name), 'rb') as file:
-                pictures[name] = decoder.square(np.asarray(decode_rgb(file.read())))
-        except (OSError, ValueError, ImageRejected):  # ValueError: no path can have a zero byte
-            pass
-    return pictures
+    names = list(dict.fromkeys(row['image'] for row in rows))
+    found = decoded_pictures([os.path.join(folder, name) for name in names], decoder)
+    return {name: None if isinstance(picture, ImageRejected) else picture for name, (_, picture) in zip(names, found)}
 
 
 def choice_margins(encoder, rows, pictures):

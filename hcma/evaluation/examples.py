@@ -14,30 +14,42 @@ FIRST_CJK = '\u2e80'
 
 
 def write_heat_maps(run_dir, encoder, pictures, captions, text, image):
-    """Where each word of the first ``captions`` finds its best patches in the picture of the same number."""
-    if 'word_patch' not in encoder.levels:
-        return
-    count = min(HEAT_MAPS, len(captions))
-    maps = []
-    for number, words in enumerate(word_heats(encoder, captions[:count], text, image)):
-        words = [{'text': word, 'heat': heat.round(4).tolist()} for word, heat in words]
-        maps.append({'image': _save(run_dir, f'heat_{number:03d}.jpg', pictures[number]),
-                     'caption': captions[number], 'words': words})
-    _write(run_dir, 'heatmaps.json', maps)
-
-
-def word_heats(encoder, captions, text, image):
-    """For each of the captions, the first of the features ``text`` and ``image``, its words with their cosines.
-
-    A list of (word, cosines with the patches (rows, columns) of the picture of the same number) for each.
+    """Where each word of the first ``captions`` looks in the picture of the same number: heatmaps.json has its cosines
+    with the patches, attention.json the attention that each block of a fusion pays them.
     """
+    captions = captions[:HEAT_MAPS]
     count = len(captions)
+    if 'word_patch' in encoder.levels:
+        cosine = word_cosines(encoder, text, image, count)
+        _write(run_dir, 'heatmaps.json', _maps(run_dir, encoder, pictures, captions, {'cosine': cosine}))
+    if 'matching' in encoder.terms:
+        attention = encoder.attention(padded_block(text, 0, count), padded_block(image, 0, count))
+        _write(run_dir, 'attention.json', _maps(run_dir, encoder, pictures, captions, attention))
+
+
+def _maps(run_dir, encoder, pictures, captions, heat):
+    """The words of each caption with each of their maps; ``heat`` is {name: (captions, L, P)}."""
+    maps = []
+    for number, caption in enumerate(captions):
+        image = _save(run_dir, f'heat_{number:03d}.jpg', pictures[number])
+        for name, heat_BLP in heat.items():
+            words = [{'text': word, 'heat': heat_HW.round(4).tolist()}
+                     for word, heat_HW in word_heats(encoder.tokenizer, caption, heat_BLP[number])]
+            maps.append({'image': image, 'caption': caption, 'name': name, 'words': words})
+    return maps
+
+
+def word_cosines(encoder, text, image, count):
+    """Cosines of each word with each patch of its own image, for the first ``count`` features, (count, L, P)."""
     word, patch = text[encoder.text_names.index('word')], image[encoder.image_names.index('patch')]
-    cosine_BLP = word_patch_cosines(padded_block((word,), 0, count)[0], padded_block((patch,), 0, count)[0])
-    cosine_BLP = cosine_BLP.asnumpy()
-    side, first = round(cosine_BLP.shape[2] ** 0.5), len(encoder.tokenizer.begin)
-    return [[(word, heat.reshape(side, side)) for word, heat in _words(encoder.tokenizer.pieces(caption), row[first:])]
-            for caption, row in zip(captions, cosine_BLP)]
+    return word_patch_cosines(padded_block((word,), 0, count)[0], padded_block((patch,), 0, count)[0]).asnumpy()
+
+
+def word_heats(tokenizer, caption, heat_LP):
+    """The words of a caption and the heat of each, a list of (word, (rows, columns))."""
+    side = round(heat_LP.shape[1] ** 0.5)
+    pieces = tokenizer.pieces(caption)
+    return [(word, heat.reshape(side, side)) for word, heat in _words(pieces, heat_LP[len(tokenizer.begin):])]
 
 
 def _words(pieces, heat_LP):

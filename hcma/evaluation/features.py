@@ -2,6 +2,8 @@
 import numpy as np
 from mindspore import Tensor, mutable, nn
 
+from hcma.data.captions import Captions
+from hcma.data.regions import Regions
 from hcma.models.batched import in_batches
 from hcma.models.levels import LevelScores
 
@@ -12,20 +14,26 @@ class Encoder:
     def __init__(self, model, recipe, tokenizer):
         self.model, self.tokenizer = model, tokenizer
         self.batch = recipe.evaluate.batch_size
+        self.captions, self.regions = Captions(recipe.model, tokenizer), Regions(recipe.model)
         self.levels, self.terms = model.levels, model.terms
         self.text_names, self.image_names = model.text_tower.names, model.image_tower.names
         self.scales = np.exp(model.log_scale.asnumpy().astype(np.float64))
         self.all_pairs = LevelScores(model.levels, kind=model.scores.kind).set_train(False)
         self.own_pairs = PairScores(model).set_train(False)
+        self.attention_maps = AttentionMaps(model.fusion).set_train(False)
 
     def images(self, pictures, total):
-        """An iterable of ``total`` pictures (S, S, 3) uint8 to a tuple of arrays (total, ...)."""
-        return in_batches(self.model.image_tower, ((picture,) for picture in pictures), self.batch, total, 'images')
+        """An iterable of ``total`` pictures (S, S, 3) uint8 without boxes to a tuple of arrays (total, ...)."""
+        return self.images_with_boxes(((picture, *self.regions.none) for picture in pictures), total)
 
-    def texts(self, captions):
-        """A list of N captions to a tuple of arrays (N, ...)."""
-        ids, lengths = self.tokenizer.encode(captions)
-        return in_batches(self.model.text_tower, zip(ids, lengths), self.batch, len(captions), 'captions')
+    def images_with_boxes(self, rows, total):
+        """The same of tuples of a picture and what ``regions`` gives for its boxes."""
+        return in_batches(self.model.image_tower, rows, self.batch, total, 'images')
+
+    def texts(self, captions, chunks=None):
+        """A list of N captions, and of each its chunks where there are any, to a tuple of arrays (N, ...)."""
+        columns = self.captions(captions, chunks)
+        return in_batches(self.model.text_tower, zip(*columns), self.batch, len(captions), 'captions')
 
     def score_pairs(self, text, image):
         """Scaled scores of row i of ``text`` with row i of ``image``, and of a fusion its log-odds, (terms, N)."""
@@ -35,6 +43,14 @@ class Encoder:
             parts.append(np.stack([score.asnumpy() for score in scores])[:, :count - start])
         scales = np.append(self.scales, np.ones(len(self.terms) - len(self.levels)))
         return np.concatenate(parts, 1) * scales[:, None]
+
+    def attention(self, text, image):
+        """The attention of row i of ``text`` to row i of ``image``, both from ``padded_block``, in every fusion block.
+
+        A dict from names of blocks to weights (B, L, P), the means of their heads.
+        """
+        maps = self.attention_maps(text, image)
+        return {f'fusion block {number}': weights.asnumpy().mean(1) for number, weights in enumerate(maps, start=1)}
 
     def score_block(self, text, image):
         """Scaled scores of two blocks of Tensors from ``padded_block``, (levels, T, I) float64."""
@@ -54,6 +70,17 @@ class PairScores(nn.Cell):
         if self.fusion is not None:
             scores = scores + (self.fusion(self.fusion.text_parts(text), self.fusion.image_parts(image)),)
         return scores
+
+
+class AttentionMaps(nn.Cell):
+    """The attention weights of every block of ``fusion``, (B, H, L, P), from features of both towers."""
+
+    def __init__(self, fusion):
+        super().__init__(auto_prefix=False)
+        self.fusion = fusion
+
+    def construct(self, text, image):
+        return self.fusion.attention(self.fusion.text_parts(text), self.fusion.image_parts(image))
 
 
 def padded_block(features, start, size):

@@ -3,20 +3,20 @@ import numpy as np
 from tqdm import tqdm
 
 from hcma.evaluation.features import take
-from hcma.evaluation.retrieval import BlockScores, rank_metrics, retrieval_counts
+from hcma.evaluation.retrieval import BlockScores, rank_metrics
 
 PAIRS = 4096  # scored at a time
 
 
-def reranked(encoder, text, image, text_group, image_group, weights, best):
+def reranked(encoder, text, image, text_group, image_group, weights, best, counts):
     """Retrieval metrics like those of ``retrieval`` when each query's ``best`` candidates are put in a new order.
 
-    ``weights`` (terms,) of the levels choose the candidates; all of them, the fusion's among them, order these. A
-    query whose right candidates are all beyond the best keeps its rank.
+    ``weights`` (terms,) of the levels choose the candidates; all of them, the fusion's among them, order these.
+    ``counts`` (3, N) and (3, M) are those of ``retrieval_counts`` by the levels alone; a query whose right candidates
+    are all beyond the best keeps them.
     """
     levels = weights[:len(encoder.levels)]
-    counts = [direction[:, 0] for direction in
-              retrieval_counts(encoder, text, image, text_group, image_group, {'weighted': levels})]
+    counts = [direction.copy() for direction in counts]
     tops = best_candidates(BlockScores(encoder, text, image, levels[None]), best)
     for queries, (direction, top) in enumerate(zip(counts, tops)):
         pairs = np.repeat(np.arange(len(top)), top.shape[1]), top.reshape(-1)

@@ -19,7 +19,13 @@ def retrieval(encoder, text, image, text_group, image_group, weightings, block=N
     ``text`` and ``image`` are features (N, ...) and (M, ...); rows with equal group ids belong together.
     ``weightings`` {name: (levels,)} are sums of levels to score with. ``block`` rows are scored at once.
     """
-    text_counts, image_counts = retrieval_counts(encoder, text, image, text_group, image_group, weightings, block)
+    counts = retrieval_counts(encoder, text, image, text_group, image_group, weightings, block)
+    return retrieval_metrics(counts, weightings)
+
+
+def retrieval_metrics(counts, weightings):
+    """The metrics of ``retrieval`` from ``retrieval_counts``."""
+    text_counts, image_counts = counts
     return {name: {'image_to_text': rank_metrics(*image_counts[:, number]),
                    'text_to_image': rank_metrics(*text_counts[:, number])}
             for number, name in enumerate(weightings)}

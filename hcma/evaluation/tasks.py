@@ -16,7 +16,7 @@ from hcma.evaluation.examples import write_choices, write_heat_maps, write_retri
 from hcma.evaluation.features import Encoder, take
 from hcma.evaluation.judgement import correlations, pair_scores, read_ratings
 from hcma.evaluation.rerank import reranked
-from hcma.evaluation.retrieval import retrieval
+from hcma.evaluation.retrieval import retrieval, retrieval_counts, retrieval_metrics
 from hcma.evaluation.twins import read_twins, twin_metrics, twin_scores
 from hcma.evaluation.weights import best, grid, weightings
 from hcma.recipe_io import load_recipe
@@ -39,7 +39,7 @@ class Evaluation:
         """Choose the levels' weights that do best on validation ``data``: a packed data set or a JSONL of choices."""
         if os.path.isdir(data):
             candidates = grid(self.encoder.levels)
-            metrics = self._retrieval(_Pairs(self, data), candidates)
+            metrics = retrieval(self.encoder, *_Pairs(self, data).features, candidates)
             self.weightings['weighted'][:len(self.encoder.levels)] = best(candidates, lambda name: sum(
                 direction['r1'] for direction in metrics[name].values()))
         else:
@@ -52,20 +52,19 @@ class Evaluation:
         """Retrieval metrics over a packed data set, or its first ``limit`` images."""
         pairs = _Pairs(self, data, limit)
         known = len(self.encoder.levels)
-        levels = self._retrieval(pairs, {name: weights[:known] for name, weights in self.weightings.items()
-                                         if name != 'matching'})
+        weightings = {name: weights[:known] for name, weights in self.weightings.items() if name != 'matching'}
+        counts = retrieval_counts(self.encoder, *pairs.features, weightings)
+        levels = retrieval_metrics(counts, weightings)
         decisive = levels['weighted']
         if 'matching' in self.encoder.terms:
+            place = list(weightings).index('weighted')
             decisive = levels['reranked'] = reranked(
-                self.encoder, pairs.text, pairs.image, pairs.text_group, pairs.image_group,
-                self.weightings['weighted'], self.recipe.evaluate.rerank)
+                self.encoder, *pairs.features, self.weightings['weighted'], self.recipe.evaluate.rerank,
+                [direction[:, place] for direction in counts])
         if pairs.pictures:
             self._retrieval_examples(pairs)
         return {**decisive, 'levels': levels, 'images': len(pairs.image_group),
                 'captions': len(pairs.captions), 'weights': self._named_weights()}
-
-    def _retrieval(self, pairs, candidates):
-        return retrieval(self.encoder, pairs.text, pairs.image, pairs.text_group, pairs.image_group, candidates)
 
     def _retrieval_examples(self, pairs):
         first = pairs.first_captions()
@@ -136,21 +135,30 @@ class _Pairs:
 
     def __init__(self, evaluation, data, limit=None):
         count = min(read_meta(data)['images'], limit or sys.maxsize)
-        self.pictures, self.captions, groups, owners = [], [], [], []
+        self.pictures, self.captions, chunks, groups, owners = [], [], [], [], []
+        encoder, decoder = evaluation.encoder, evaluation.decoder
 
-        def pictures():
+        def rows():
             for record in read_records(data, range(count)):
-                picture = evaluation.decoder.whole(record['image'])
+                whole = decoder.decoded(record['image'])
+                height, width = whole.shape[:2]
+                view, picture = decoder.view(height, width), decoder.square(whole)
                 if len(self.pictures) < self.SHOWN:
                     self.pictures.append(picture)
                 groups.append(record['group'])
                 self.captions += record['captions']
+                chunks.extend(record['chunks'].get(caption) for caption in record['captions'])
                 owners.extend([record['group']] * len(record['captions']))
-                yield picture
+                yield picture, *encoder.regions(record['boxes'], view, height, width)
 
-        self.image = evaluation.encoder.images(pictures(), count)
-        self.text = evaluation.encoder.texts(self.captions)
+        self.image = encoder.images_with_boxes(rows(), count)
+        self.text = encoder.texts(self.captions, chunks)
         self.image_group, self.text_group = np.array(groups), np.array(owners)
+
+    @property
+    def features(self):
+        """What retrieval takes: features of captions and images, then their groups."""
+        return self.text, self.image, self.text_group, self.image_group
 
     def first_captions(self):
         """The row of one caption for each of the first pictures."""

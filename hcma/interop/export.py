@@ -113,6 +113,8 @@ def export(run, folder, form, batch=1, overwrite=False):
 def _plain(run):
     """The run's model without a fusion and with its low-rank additions merged."""
     model, recipe, tokenizer = load_model(run)
+    if recipe.model.regions == 'boxes' or recipe.model.phrases == 'chunks':
+        raise InputError(f'{run}: reads boxes or chunks that are given with the data, which a graph has no input for')
     values = recipe.model_dump(mode='json')
     values['model'].update(fusion=None)
     values['evaluate']['weights'].pop('matching', None)

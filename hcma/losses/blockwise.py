@@ -36,8 +36,8 @@ class Blockwise(nn.Cell):
 
     def bprop(self, text, mask, image, scale, bias, group_BG, negative_B, present_B, out, dout):
         size = self.size(text, image)
-        text_KC, mask_KC, group_KC = _cut(text, size), _cut(mask, size), _cut(group_BG, size)
-        row_KC, inverse_KC, valid_KC = _cut(out[1], size), _cut(out[2], size), self._valid(text, size)
+        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_BG, size)
+        row_KC, inverse_KC, valid_KC = cut(out[1], size), cut(out[2], size), self._valid(text, size)
         # ops.zeros: with zeros_like a gradient inside a bprop does not compile
         dtext_KC, dimage = ops.zeros(text_KC.shape, ms.float32), ops.zeros(image.shape, ms.float32)
         dscale, dbias = ops.zeros((), ms.float32), ops.zeros((), ms.float32)
@@ -53,7 +53,7 @@ class Blockwise(nn.Cell):
             if text_KC.shape[0] * size > text.shape[0]:
                 slope_CB = slope_CB * valid_C1
             pulled = self.pull(text_C, mask_C, image, slope_CB)
-            dtext_KC, dimage = _put(dtext_KC, k, pulled[0]), dimage + pulled[2]
+            dtext_KC, dimage = put(dtext_KC, k, pulled[0]), dimage + pulled[2]
             dscale, dbias = dscale + (slope_CB * cosine_CB).sum(), dbias + self._bias_slope(slope_CB)
             k = k + 1
         share = dout[0] / text.shape[0]
@@ -64,13 +64,11 @@ class Blockwise(nn.Cell):
 
     def size(self, text, image):
         """How many texts are a block; the whole batch where it fits."""
-        texts = self.floats // (image.shape[0] * (PER_SCORE + self.score.floats(text.shape, image.shape)))
-        texts = texts if texts > 0 else 1
-        return texts if texts < text.shape[0] else text.shape[0]
+        return block_size(self.floats, text.shape[0], PER_SCORE + self.score.floats(text.shape, image.shape))
 
     def _valid(self, text, size):
         """1 for each text and 0 for what fills up the last block, (K, C, 1)."""
-        return _cut(ops.ones((text.shape[0], 1), ms.float32), size)
+        return cut(ops.ones((text.shape[0], 1), ms.float32), size)
 
 
 class BlockwiseSoftmax(Blockwise):
@@ -85,7 +83,7 @@ class BlockwiseSoftmax(Blockwise):
 
     def construct(self, text, mask, image, scale, bias, group_BG, negative_B, present_B):
         batch, size = text.shape[0], self.size(text, image)
-        text_KC, mask_KC, group_KC = _cut(text, size), _cut(mask, size), _cut(group_BG, size)
+        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_BG, size)
         valid_KC = self._valid(text, size)
         row_KC, own_KC, count_KC = (ops.zeros(text_KC.shape[:2], ms.float32) for _ in range(3))
         drawn_B, top_B = ops.zeros((batch,), ms.float32), ops.full((batch,), -3e38, dtype=ms.float32)
@@ -96,12 +94,12 @@ class BlockwiseSoftmax(Blockwise):
             score_CB = ops.cast(cosine_CB, ms.float32) * scale
             positive_CB = positives(ops.gather(group_KC, k, 0), group_BG)
             top_C1 = self.top_of_row(score_CB)[1]
-            row_KC = _put(row_KC, k, ops.log(ops.exp(score_CB - top_C1).sum(-1)) + top_C1.reshape(-1))
+            row_KC = put(row_KC, k, ops.log(ops.exp(score_CB - top_C1).sum(-1)) + top_C1.reshape(-1))
             valid_C1 = ops.gather(valid_KC, k, 0)
             if text_KC.shape[0] * size > batch:
                 positive_CB, score_CB = positive_CB * valid_C1, score_CB + (1 - valid_C1) * EXCLUDED
             own_CB = positive_CB * score_CB
-            own_KC, count_KC = _put(own_KC, k, own_CB.sum(-1)), _put(count_KC, k, positive_CB.sum(-1))
+            own_KC, count_KC = put(own_KC, k, own_CB.sum(-1)), put(count_KC, k, positive_CB.sum(-1))
             drawn_B = drawn_B + own_CB.sum(0)
             higher_B = ops.maximum(top_B, self.top_of_column(score_CB)[1])
             sum_B = sum_B * ops.exp(top_B - higher_B) + ops.exp(score_CB - higher_B).sum(0)
@@ -136,7 +134,7 @@ class BlockwiseSigmoid(Blockwise):
 
     def construct(self, text, mask, image, scale, bias, group_BG, negative_B, present_B):
         batch, size = text.shape[0], self.size(text, image)
-        text_KC, mask_KC, group_KC = _cut(text, size), _cut(mask, size), _cut(group_BG, size)
+        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_BG, size)
         valid_KC, total = self._valid(text, size), (ops.softplus(negative_B) * present_B).sum()
         k = Tensor(0, ms.int32)
         while k < text_KC.shape[0]:
@@ -159,7 +157,14 @@ class BlockwiseSigmoid(Blockwise):
         return slope_CB.sum()
 
 
-def _cut(x, size):
+def block_size(floats, batch, numbers):
+    """How many of ``batch`` texts are a block where ``numbers`` are held for each pair and ``floats`` may be."""
+    texts = floats // (batch * numbers)
+    texts = texts if texts > 0 else 1
+    return texts if texts < batch else batch
+
+
+def cut(x, size):
     """The rows of x in blocks of ``size``, (K, C, ...), the last filled up with zeros."""
     missing = -x.shape[0] % size
     if missing:
@@ -167,5 +172,6 @@ def _cut(x, size):
     return x.reshape((-1, size) + x.shape[1:])
 
 
-def _put(blocks, k, block):
+def put(blocks, k, block):
+    """The blocks (K, ...) with ``block`` in place k."""
     return ops.tensor_scatter_update(blocks, k.reshape(1, 1), ops.expand_dims(block, 0))

@@ -5,7 +5,7 @@ from mindspore import Tensor, nn, ops
 
 from hcma.losses.blockwise import FLOATS, BlockwiseSigmoid, BlockwiseSoftmax
 from hcma.losses.contrastive import info_nce, positives, sigmoid_loss, word_contrast
-from hcma.losses.matching import Matching
+from hcma.losses.matching import BlockwiseHardNegatives, Matching
 from hcma.models.attention import InPair
 from hcma.models.levels import LevelScores
 from hcma.models.scores import SentenceGlobal
@@ -15,9 +15,9 @@ class HierarchicalLoss(nn.Cell):
     """``sum_k weight_k * contrast(score_k / temperature_k)`` of a model's levels (and matching), in float32.
 
     ``construct(image (B, S, S, 3) uint8, ids (B, L) int32, length (B,) int32, group (B, G) int64)`` gives the loss,
-    a scalar, and the unweighted loss of each of the model's ``terms``, (terms,). Two more inputs, ids (B, L) and
-    lengths (B,) of texts that are wrong for the images (length 0: none), add these as negatives. The towers read
-    ``images`` and ``texts`` inputs, where those are more than one and two. ``contrast`` is
+    a scalar, and the unweighted loss of each of the model's ``terms``, (terms,). As many more inputs as the text tower
+    reads, of texts that are wrong for the images (length 0: none), add these as negatives. The towers read ``images``
+    and ``texts`` inputs, where those are more than one and two. ``contrast`` is
     'softmax', with label ``smoothing``, or 'sigmoid'. Where the model has a ``log_variance`` s, the sum is of
     ``exp(-s_k) * loss_k + s_k`` (Kendall et al., 2018). A level whose scores would take more than ``floats`` numbers is
     computed block by block.
@@ -37,7 +37,11 @@ class HierarchicalLoss(nn.Cell):
         self.pairs = LevelScores(model.levels, pairs=True, kind=model.scores.kind)
         self.contrast, self.smoothing = contrast, smoothing
         self.blockwise = nn.CellList([self._blockwise(place, floats) for place in model.scores.places])
-        self.matching = None if model.fusion is None else Matching(model.fusion, seed)
+        self.matching = self.hard_in_blocks = None
+        if model.fusion is not None:
+            self.matching = Matching(model.fusion, seed)
+            scores = [one.score for one, place in zip(self.blockwise, self.in_pair) if place is None]
+            self.hard_in_blocks = BlockwiseHardNegatives(self.matching.hard, scores, floats) if scores else None
 
     def _blockwise(self, place, floats):
         score = SentenceGlobal() if place is None else self.model.scores.local
@@ -70,14 +74,21 @@ class HierarchicalLoss(nn.Cell):
             text, negative = _split(text, batch)
             present_B = ops.cast(negative_length_B > 0, ms.float32)
         wrong = None if negative is None else self.model.scaled(self.pairs(negative, image))
-        losses, total_BB = (), None
+        losses, total_BB, in_blocks = (), None, False
         for number in range(len(self.in_pair)):
             loss, score_BB = self._level(number, text, image, group_BG, wrong, present_B)
             losses = losses + (loss,)
             if score_BB is not None:
                 total_BB = score_BB if total_BB is None else total_BB + score_BB
+            elif self.in_pair[number] is None:
+                in_blocks = True
         if self.matching is not None:
-            losses = losses + (self._match(total_BB, text, image, positives(group_BG, group_BG), negative, present_B),)
+            if in_blocks:
+                draws = self._drawn_in_blocks(text, image, group_BG)
+            else:
+                positive_BB = positives(group_BG, group_BG)
+                draws = self.matching.hard(ops.zeros_like(positive_BB) if total_BB is None else total_BB, positive_BB)
+            losses = losses + (self._match(draws, text, image, negative, present_B),)
         by_term = ops.cast(ops.stack(losses), ms.float32)
         if self.model.log_variance is None:
             return (by_term * self.weight).sum(), by_term
@@ -92,7 +103,7 @@ class HierarchicalLoss(nn.Cell):
             return word_contrast(self.within(text[place[0]], image[place[2]]) * scale + bias, text[place[1]]), None
         text, mask, image = self._parts(number, text, image)
         blockwise, batch = self.blockwise[number], text.shape[0]
-        if blockwise.size(text, image) < batch and self.matching is None:
+        if blockwise.size(text, image) < batch:
             negative_B = ops.zeros((batch,), ms.float32) if wrong is None else wrong[number]
             return blockwise(text, mask, image, scale, bias, group_BG, negative_B, present_B)[0], None
         score_BB = blockwise.score(text, mask, image) * scale + bias
@@ -108,12 +119,19 @@ class HierarchicalLoss(nn.Cell):
             return text[0], ops.ones((text[0].shape[0], 1), ms.float32), image[0]
         return text[place[0]], text[place[1]], image[place[2]]
 
-    def _match(self, total_BB, text, image, positive_BB, negative, present_B):
+    def _drawn_in_blocks(self, text, image, group_BG):
+        texts, masks, images, scales, biases = (), (), (), (), ()
+        for number in range(len(self.in_pair)):
+            if self.in_pair[number] is None:
+                parts, (scale, bias) = self._parts(number, text, image), self.model.line(number)
+                texts, masks, images = texts + (parts[0],), masks + (parts[1],), images + (parts[2],)
+                scales, biases = scales + (scale,), biases + (bias * ops.ones_like(scale),)
+        return self.hard_in_blocks(group_BG, ops.stack(scales), ops.stack(biases), texts, masks, images)
+
+    def _match(self, draws, text, image, negative, present_B):
         fusion = self.model.fusion
-        total_BB = ops.zeros_like(positive_BB) if total_BB is None else total_BB
         wrong = None if negative is None else fusion.text_parts(negative)
-        text, image = fusion.text_parts(text), fusion.image_parts(image)
-        return self.matching(text, image, total_BB, positive_BB, wrong, present_B)
+        return self.matching(fusion.text_parts(text), fusion.image_parts(image), draws, wrong, present_B)
 
 
 def _split(text, batch):

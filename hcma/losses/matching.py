@@ -3,63 +3,130 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
-from hcma.losses.contrastive import EXCLUDED
+from hcma.losses.blockwise import PER_SCORE, block_size, cut, put
+from hcma.losses.contrastive import EXCLUDED, positives
 
 # A prime, so that a table of noise read in strides comes round late.
 NOISE = 65521
 
 
 class HardNegatives(nn.Cell):
-    """For every row of scores one column that is no positive, drawn in proportion to the softmax of the scores.
+    """For every text an image and for every image a text, no positives, drawn in proportion to the scores' softmax.
 
-    ``construct(score (B, N), positive (B, N))`` gives the columns (B,) int32 and whether there was any, (B,) of 0, 1.
-    The draw adds Gumbel noise and takes the largest. The noise comes from a fixed table at a place that moves with
-    every call, so that it is a function of the number of calls alone, and a resumed run draws what it would have drawn.
+    ``construct(score (B, B), positive (B, B))``, texts in rows, gives the images of the texts (B,) int32 and whether
+    there was any, (B,) of 0 and 1, then the texts of the images and whether there was any. ``blocks(...)`` draws the
+    same without ever holding (B, B). A draw adds Gumbel noise and takes the largest. The noise comes from fixed tables
+    at a place that moves with every call of ``count``, so that it is a function of the number of calls alone, and a
+    resumed run draws what it would have drawn.
     """
 
-    def __init__(self, seed, name='negatives'):
+    def __init__(self, seed):
         super().__init__()
-        noise = np.random.default_rng(seed).gumbel(size=NOISE)
+        noise = np.random.default_rng((seed, 1)).gumbel(size=(2, NOISE))
         self.noise = Tensor(noise.astype(np.float32))
-        self.calls = Parameter(Tensor(0, ms.int32), name=f'{name}_drawn', requires_grad=False)
+        self.calls = Parameter(Tensor(0, ms.int32), name='hard_negatives_drawn', requires_grad=False)
         self.stride = 7919
+        self.top_of_row, self.top_of_column = ops.ArgMaxWithValue(1), ops.ArgMaxWithValue(0)
 
-    def construct(self, score_BN, positive_BN):
-        rows, columns = score_BN.shape
-        place = ops.arange(rows * columns).astype(ms.int32) + self.calls * self.stride
-        noise = ops.gather(self.noise, place % NOISE, 0).reshape(rows, columns)
-        at = ops.argmax(score_BN + noise + positive_BN * EXCLUDED, -1)
-        # The product stays far below the largest int32.
-        at = ops.depend(at, ops.assign(self.calls, (self.calls + 1) % NOISE))
-        return ops.cast(at, ms.int32), ops.cast(ops.amin(positive_BN, -1) < 0.5, ms.float32)
+    def construct(self, score_BB, positive_BB):
+        image, text, _ = self.block(ops.stop_gradient(score_BB), positive_BB, 0)
+        return image, _any(ops.amin(positive_BB, 1)), text, _any(ops.amin(positive_BB, 0))
+
+    def block(self, score_CB, positive_CB, first):
+        """The draws among a block of texts, of which the first is number ``first``: images of these texts (C,), for
+        every image a text of the block (B,), and the height of that draw (B,).
+        """
+        texts, images = score_CB.shape
+        row = ops.cast(ops.arange(texts), ms.int32).reshape(-1, 1) + first
+        place_CB = row * images + ops.cast(ops.arange(images), ms.int32) + self.calls * self.stride
+        kept_CB = score_CB + positive_CB * EXCLUDED
+        image = self.top_of_row(kept_CB + ops.gather(self.noise[0], place_CB % NOISE, 0))[0]
+        text, height = self.top_of_column(kept_CB + ops.gather(self.noise[1], place_CB % NOISE, 0))
+        return ops.cast(image, ms.int32), ops.cast(text, ms.int32) + first, height
+
+    def count(self, after):
+        """``after``, once the draws of this call are counted; the product with the stride stays far below 2**31."""
+        return ops.depend(after, ops.assign(self.calls, (self.calls + 1) % NOISE))
+
+
+class BlockwiseHardNegatives(nn.Cell):
+    """What a ``HardNegatives`` draws, a block of texts at a time; ``scores`` are the cells that score each level.
+
+    ``construct(group (B, G), scale (K,), bias (K,), texts, masks, images)`` takes tuples of features, one for each of
+    the K levels. A block is as many texts as ``floats`` numbers in memory allow.
+    """
+
+    def __init__(self, hard, scores, floats):
+        super().__init__(auto_prefix=False)
+        self.hard, self.scores, self.floats = hard, nn.CellList(scores), floats
+
+    def construct(self, group_BG, scale_K, bias_K, texts, masks, images):
+        batch, size = group_BG.shape[0], self._size(texts, images)
+        text_KC, mask_KC = [cut(text, size) for text in texts], [cut(mask, size) for mask in masks]
+        group_KC, valid_KC = cut(group_BG, size), cut(ops.ones((batch, 1), ms.float32), size)
+        image_KC, found_KC = ops.zeros(group_KC.shape[:2], ms.int32), ops.zeros(group_KC.shape[:2], ms.float32)
+        text_B, height_B = ops.zeros((batch,), ms.int32), ops.full((batch,), -3e38, dtype=ms.float32)
+        least_B = ops.ones((batch,), ms.float32)
+        k = Tensor(0, ms.int32)
+        while k < group_KC.shape[0]:
+            score_CB = ops.zeros((size, batch), ms.float32)
+            for level in range(len(self.scores)):
+                cosine_CB = self.scores[level](ops.gather(text_KC[level], k, 0), ops.gather(mask_KC[level], k, 0),
+                                               images[level])
+                score_CB = score_CB + ops.cast(cosine_CB, ms.float32) * scale_K[level] + bias_K[level]
+            # what fills up the last block is left out as positives are
+            positive_CB = ops.maximum(positives(ops.gather(group_KC, k, 0), group_BG), 1 - ops.gather(valid_KC, k, 0))
+            image, text, height = self.hard.block(score_CB, positive_CB, k * size)
+            image_KC, found_KC = put(image_KC, k, image), put(found_KC, k, _any(ops.amin(positive_CB, 1)))
+            text_B = ops.select(height > height_B, text, text_B)
+            height_B, least_B = ops.maximum(height, height_B), ops.minimum(least_B, ops.amin(positive_CB, 0))
+            k = k + 1
+        return (image_KC.reshape(-1)[:batch], found_KC.reshape(-1)[:batch], ops.minimum(text_B, batch - 1),
+                _any(least_B))
+
+    def bprop(self, group_BG, scale_K, bias_K, texts, masks, images, out, dout):
+        """A draw has no gradient."""
+        return group_BG * 0, scale_K * 0, bias_K * 0, _zeros(texts), _zeros(masks), _zeros(images)
+
+    def _size(self, texts, images):
+        numbers = 0
+        for level in range(len(self.scores)):
+            numbers += PER_SCORE + self.scores[level].floats(texts[level].shape, images[level].shape)
+        return block_size(self.floats, texts[0].shape[0], numbers)
+
+
+def _zeros(parts):
+    return tuple([part * 0 for part in parts])
+
+
+def _any(least):
+    """1 where the least of a row of positives is 0: there is a negative."""
+    return ops.cast(least < 0.5, ms.float32)
 
 
 class Matching(nn.Cell):
     """Binary cross entropy of ``fusion``: half over matched pairs, half over wrong ones.
 
-    ``construct(text, image, score (B, B), positive (B, B))`` takes the parts that the fusion reads and the summed
-    scaled scores. Wrong pairs are every text with a hard image and every image with a hard text; with ``negative``,
-    the parts of wrong texts, present where ``present`` (B,) is 1, these with their images as well.
+    ``construct(text, image, draws)`` takes the parts that the fusion reads and what ``HardNegatives`` drew. Wrong pairs
+    are every text with a hard image and every image with a hard text; with ``negative``, the parts of wrong texts,
+    present where ``present`` (B,) is 1, these with their images as well.
     """
 
     def __init__(self, fusion, seed):
         super().__init__(auto_prefix=False)
         self.fusion = fusion
-        self.hard_image = HardNegatives((seed, 1), 'hard_images')
-        self.hard_text = HardNegatives((seed, 2), 'hard_texts')
+        self.hard = HardNegatives(seed)
 
-    def construct(self, text, image, score_BB, positive_BB, negative=None, present_B=None):
-        score_BB = ops.stop_gradient(score_BB)
-        image_at, image_found = self.hard_image(score_BB, positive_BB)
-        text_at, text_found = self.hard_text(score_BB.swapaxes(0, 1), positive_BB.swapaxes(0, 1))
-        texts = _stacked(text, text, _rows(text, text_at))
+    def construct(self, text, image, draws, negative=None, present_B=None):
+        image_at, image_found, text_at, text_found = draws
+        texts = _stacked(text, text, _rows(text, self.hard.count(text_at)))
         images = _stacked(image, _rows(image, image_at), image)
         counts = ops.concat((image_found, text_found))
         if negative is not None:
             texts, images = _stacked(texts, negative), _stacked(images, image)
             counts = ops.concat((counts, present_B))
         odds = self.fusion(texts, images)
-        batch = score_BB.shape[0]
+        batch = image_at.shape[0]
         wrong = (ops.softplus(odds[batch:]) * counts).sum() / ops.maximum(counts.sum(), 1.0)
         return 0.5 * (ops.softplus(-odds[:batch]).mean() + wrong)
 

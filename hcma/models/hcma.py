@@ -17,9 +17,10 @@ class HCMA(nn.Cell):
     """Hierarchical cross-modal alignment: both towers and one learnable log-scale (log of 1/temperature) per level.
 
     ``construct(image (B, S, S, 3) uint8, ids (B, L) int32, length (B,) int32)`` gives a tuple with the scaled score
-    ``cosine / temperature`` (B_text, B_image) of each level, in the order of ``levels``. ``fusion`` is None or the
-    cell that tells matched pairs from others; ``log_variance`` is None or what balances the terms of the loss; ``bias``
-    is None or added to every scaled score, one for each level, as the sigmoid loss needs (Zhai et al., 2023).
+    ``cosine / temperature`` (B_text, B_image) of each level, in the order of ``levels``; where regions are boxes or
+    phrases chunks, only the towers take these. ``fusion`` is None or the cell that tells matched pairs from others;
+    ``log_variance`` is None or what balances the terms of the loss; ``bias`` is None or added to every scaled score,
+    one for each level, as the sigmoid loss needs (Zhai et al., 2023).
     """
 
     def __init__(self, config, vocab_size, loss, seed):

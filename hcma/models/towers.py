@@ -7,7 +7,7 @@ from hcma.models.image_encoder import ImageEncoder
 from hcma.models.layers import Linear, normalise
 from hcma.models.levels import image_features, text_features
 from hcma.models.text_encoder import TextEncoder
-from hcma.models.windows import Windows, patch_windows, word_windows
+from hcma.models.windows import Boxes, Spans, Windows, patch_windows, word_windows
 
 
 class Projection(nn.Cell):
@@ -26,7 +26,8 @@ class ImageTower(nn.Cell):
     """Pictures (B, S, S, 3) uint8 to the features that ``image_features`` names.
 
     They are global (B, E), patch (B, P, E'), region (B, R, E'), all normalised, and the encoder's own patches
-    (B, P, D) and global feature (B, D) for a fusion. With ``kept`` (B, K) int32 only these patches are seen.
+    (B, P, D) and global feature (B, D) for a fusion. One more input is, where regions are boxes, these, (B, R, 4) in
+    patches; else it is ``kept`` (B, K) int32, the only patches that are seen.
     """
 
     def __init__(self, config, levels, init):
@@ -38,12 +39,14 @@ class ImageTower(nn.Cell):
         self.to_patch = self.to_region = None
         if 'patch' in self.names:
             self.to_patch = Projection(width, shared, init)
+        self.has_boxes = 'region' in self.names and config.regions == 'boxes'
         if 'region' in self.names:
-            self.regions = Windows(patch_windows(config.image.grid, config.region_sizes))
+            grid = config.image.grid
+            self.regions = Boxes(grid) if self.has_boxes else Windows(patch_windows(grid, config.region_sizes))
             self.to_region = Projection(width, shared, init)
 
-    def construct(self, image_BSS3, kept_BK=None):
-        patch_BPD, global_BD = self.encoder(image_BSS3, kept_BK)
+    def construct(self, image_BSS3, given=None):
+        patch_BPD, global_BD = self.encoder(image_BSS3, None if self.has_boxes else given)
         features = ()
         for name in self.names:
             if name == 'global':
@@ -51,7 +54,8 @@ class ImageTower(nn.Cell):
             elif name == 'patch':
                 features = features + (self.to_patch(patch_BPD),)
             elif name == 'region':
-                features = features + (self.to_region(self.regions(patch_BPD)),)
+                region_BRD = self.regions(patch_BPD, given) if self.has_boxes else self.regions(patch_BPD)
+                features = features + (self.to_region(region_BRD),)
             elif name == 'patch_state':
                 features = features + (patch_BPD,)
             else:
@@ -60,10 +64,11 @@ class ImageTower(nn.Cell):
 
 
 class TextTower(nn.Cell):
-    """Ids (B, L) and lengths (B,) to the features that ``text_features`` names.
+    """Ids (B, L) and lengths (B,), and where phrases are chunks their spans (B, Q, 2), to what ``text_features`` names.
 
-    They are sentence (B, E), word (B, L, E') with mask (B, L), phrase (B, Q, E') with mask (B, Q), all normalised,
-    and the encoder's own words (B, L, D) and sentence (B, D) for a fusion. A phrase counts if all of its words do.
+    That is sentence (B, E), word (B, L, E') with mask (B, L), phrase (B, Q, E') with mask (B, Q), all normalised,
+    and the encoder's own words (B, L, D) and sentence (B, D) for a fusion. A run of words is a phrase that counts if
+    all of its words do.
     """
 
     def __init__(self, config, vocab_size, levels, init):
@@ -75,11 +80,13 @@ class TextTower(nn.Cell):
         self.to_word = self.to_phrase = None
         if 'word' in self.names:
             self.to_word = Projection(width, shared, init)
+        self.has_chunks = 'phrase' in self.names and config.phrases == 'chunks'
         if 'phrase' in self.names:
-            self.phrases = Windows(word_windows(config.text.length, config.phrase_lengths))
+            length = config.text.length
+            self.phrases = Spans(length) if self.has_chunks else Windows(word_windows(length, config.phrase_lengths))
             self.to_phrase = Projection(width, shared, init)
 
-    def construct(self, ids_BL, length_B):
+    def construct(self, ids_BL, length_B, span_BQ2=None):
         word_BLD, mask_BL, sentence_BD = self.encoder(ids_BL, length_B)
         features = ()
         for name in self.names:
@@ -90,9 +97,11 @@ class TextTower(nn.Cell):
             elif name == 'word_mask':
                 features = features + (mask_BL,)
             elif name == 'phrase':
-                features = features + (self.to_phrase(self.phrases(word_BLD)),)
+                phrase_BQD = self.phrases(word_BLD, span_BQ2) if self.has_chunks else self.phrases(word_BLD)
+                features = features + (self.to_phrase(phrase_BQD),)
             elif name == 'phrase_mask':
-                features = features + (self.phrases.whole(mask_BL),)
+                present = self.phrases.present(span_BQ2) if self.has_chunks else self.phrases.whole(mask_BL)
+                features = features + (present,)
             elif name == 'word_state':
                 features = features + (word_BLD,)
             else:

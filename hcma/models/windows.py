@@ -1,4 +1,5 @@
 """Means of neighbours: phrases out of words, regions out of patches."""
+import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
 
@@ -26,6 +27,54 @@ class Windows(nn.Cell):
         return ops.cast(share > 1 - 0.5 / mask_BN.shape[1], mask_BN.dtype)
 
 
+class Boxes(nn.Cell):
+    """Means of the patches that boxes cover, each weighted by the share of it that is covered.
+
+    ``construct(patch (B, P, D), box (B, R, 4))``, with left, top, right and bottom in patches of a ``grid`` x ``grid``
+    picture and no box empty, gives (B, R, D).
+    """
+
+    def __init__(self, grid):
+        super().__init__()
+        self.start = Tensor(np.arange(grid, dtype=np.float32))
+        self.product = ops.BatchMatMul()
+
+    def construct(self, patch_BPD, box_BR4):
+        across_BRG = self._shares(box_BR4[:, :, 0:1], box_BR4[:, :, 2:3])
+        down_BRG = self._shares(box_BR4[:, :, 1:2], box_BR4[:, :, 3:4])
+        weight_BRGG = ops.expand_dims(down_BRG, 3) * ops.expand_dims(across_BRG, 2)
+        weight_BRP = weight_BRGG.reshape(box_BR4.shape[:2] + (-1,))
+        return self.product(ops.cast(weight_BRP, patch_BPD.dtype), patch_BPD)
+
+    def _shares(self, low_BR1, high_BR1):
+        """What each row or column of patches has of the boxes' extent between ``low`` and ``high``, (B, R, grid)."""
+        covered = ops.minimum(high_BR1, self.start + 1) - ops.maximum(low_BR1, self.start)
+        return ops.relu(covered) / (high_BR1 - low_BR1)
+
+
+class Spans(nn.Cell):
+    """Means of runs of words that are given: ``construct(word (B, L, D), span (B, Q, 2) int32)`` gives (B, Q, D).
+
+    A span is the place of its first word and that after its last one; where both are the same there is none, and its
+    mean is zero.
+    """
+
+    def __init__(self, length):
+        super().__init__()
+        self.place = Tensor(np.arange(length, dtype=np.int32))
+        self.product = ops.BatchMatMul()
+
+    def construct(self, word_BLD, span_BQ2):
+        first_BQ1, end_BQ1 = span_BQ2[:, :, 0:1], span_BQ2[:, :, 1:2]
+        inside_BQL = ops.logical_and(self.place >= first_BQ1, self.place < end_BQ1)
+        weight_BQL = ops.cast(inside_BQL, ms.float32) / ops.cast(ops.maximum(end_BQ1 - first_BQ1, 1), ms.float32)
+        return self.product(ops.cast(weight_BQL, word_BLD.dtype), word_BLD)
+
+    def present(self, span_BQ2):
+        """1 for the spans that have a word, else 0, (B, Q) float32."""
+        return ops.cast(span_BQ2[:, :, 1] > span_BQ2[:, :, 0], ms.float32)
+
+
 def word_windows(length, sizes):
     """All runs of ``sizes`` neighbouring words in a text of ``length`` tokens, (W, length)."""
     position = np.arange(length)
@@ -34,14 +83,19 @@ def word_windows(length, sizes):
 
 
 def patch_windows(grid, sizes):
-    """Squares of ``sizes`` x ``sizes`` patches of a ``grid`` x ``grid`` picture, (W, grid**2).
+    """Squares of ``sizes`` x ``sizes`` patches of a ``grid`` x ``grid`` picture, (W, grid**2)."""
+    row, column = np.divmod(np.arange(grid * grid), grid)
+    return np.stack([(row >= top) & (row < bottom) & (column >= left) & (column < right)
+                     for left, top, right, bottom in window_boxes(grid, sizes)]).astype(np.float32)
+
+
+def window_boxes(grid, sizes):
+    """The same squares as left, top, right and bottom in patches, (W, 4).
 
     Each overlaps the next by half of its side, so that a thing is never cut by all of them.
     """
-    row, column = np.divmod(np.arange(grid * grid), grid)
-    windows = []
+    boxes = []
     for size in sizes:
         starts = sorted({*range(0, grid - size, (size + 1) // 2), grid - size})
-        windows += [(row >= top) & (row < top + size) & (column >= left) & (column < left + size)
-                    for top in starts for left in starts]
-    return np.stack(windows).astype(np.float32)
+        boxes += [(left, top, left + size, top + size) for top in starts for left in starts]
+    return np.array(boxes, np.float32)

@@ -18,13 +18,17 @@ def squares(sizes, grid):
 def image_rows(model, level):
     """Feature rows of a picture that ``level`` compares."""
     grid = model.image.grid
-    return {'sentence_global': 1, 'word_patch': grid ** 2}.get(level) or squares(model.region_sizes, grid)
+    if level == 'phrase_region':
+        return model.max_boxes if model.regions == 'boxes' else squares(model.region_sizes, grid)
+    return {'sentence_global': 1, 'word_patch': grid ** 2}[level]
 
 
 def text_rows(model, level):
     """Feature rows of a text that ``level`` compares."""
     length = model.text.length
-    return {'sentence_global': 1, 'word_patch': length}.get(level) or windows(model.phrase_lengths, length)
+    if level == 'phrase_region':
+        return model.max_chunks if model.phrases == 'chunks' else windows(model.phrase_lengths, length)
+    return {'sentence_global': 1, 'word_patch': length}[level]
 
 
 def towers(recipe):
@@ -53,9 +57,16 @@ def features(recipe, rows, tower):
 def projections(recipe, rows, tower):
     """What the projections of one sample hold until the features are normalised."""
     numbers = features(recipe, rows, tower)
-    pooled = sum(2 * rows(recipe.model, 'phrase_region') * tower.width for level in recipe.loss.levels
-                 if level == 'phrase_region')
-    return Held(pooled, PROJECTED * numbers, 4 * numbers + pooled)
+    if 'phrase_region' not in recipe.loss.levels:
+        return Held(0, PROJECTED * numbers, 4 * numbers)
+    pooled, given = 2 * rows(recipe.model, 'phrase_region') * tower.width, _pooling(recipe.model, rows)
+    return Held(pooled + given, PROJECTED * numbers, 4 * numbers + pooled + given)
+
+
+def _pooling(model, rows):
+    """How much every patch or word counts in each box or chunk of a sample; windows count alike in all samples."""
+    own = model.phrases == 'chunks' if rows is text_rows else model.regions == 'boxes'
+    return rows(model, 'phrase_region') * rows(model, 'word_patch') * own
 
 
 def scores(recipe, texts, images, kernels):

@@ -9,21 +9,32 @@ from hcma.report.results import EVALUATE_CHOICE, EVALUATE_RETRIEVAL
 from hcma.report.run_files import list_of_dicts
 
 MOST_HEATMAPS = 12
+COSINE = 'cosine'    # what heat is where its example does not say
 MOST_QUERIES = 12   # of each direction
 MOST_CHOICES = 12   # right ones, and as many wrong ones
 PIECE = re.compile(r'[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|\s+|.', re.DOTALL)  # a CJK character is a word
 
 
-def heatmap_section(examples, album):
-    """For each picture a panel per word with the word's heat over the picture."""
-    drawn = [heatmap_card(example, album) for example in examples[:MOST_HEATMAPS]]
-    if not any(card is not None for card in drawn):
+def heatmap_section(cosines, attention, album):
+    """For each picture a panel per word with the word's heat over the picture: cosines, then a fusion's attention."""
+    of_cosines, of_attention = heatmap_cards(cosines, album), heatmap_cards(attention, album)
+    if not of_cosines and not of_attention:
         return section('heatmaps', 'Where words look', '词语看向哪里', missing('heat maps', EVALUATE_RETRIEVAL))
-    return section('heatmaps', 'Where words look', '词语看向哪里', how_to_read(
+    return section('heatmaps', 'Where words look', '词语看向哪里', of_cosines and [how_to_read(
         'Which patches does a word look at? Bright patches have the highest cosine with the word under the panel, '
         'whose own best cosine stands beside it; all panels of a picture share one scale.',
         '每个词看向哪些图块？越亮表示该图块与图下词语的余弦相似度越高，旁边的数字是该词的最大值；同一图片的各图共用一个色标。'),
-        drawn, cut_note(len(examples), MOST_HEATMAPS, 'heatmaps.json'))
+        of_cosines, cut_note(len(cosines), MOST_HEATMAPS, 'heatmaps.json')], of_attention and [
+        subheading('Attention of the fusion', '融合层的注意力'), how_to_read(
+            'The same of the weights with which a word attends to the patches in a block of the fusion, the mean of '
+            'its heads; the weights of a word sum to 1.', '同上，但显示融合层各块中词语对图块的注意力权重（各头平均）；每个词的权重之和为 1。'),
+        of_attention, cut_note(len(attention), MOST_HEATMAPS, 'attention.json')])
+
+
+def heatmap_cards(examples, album):
+    """The cards of those of the first examples that can be drawn."""
+    drawn = [heatmap_card(example, album) for example in examples[:MOST_HEATMAPS]]
+    return [card for card in drawn if card is not None]
 
 
 def heatmap_card(example, album):
@@ -35,21 +46,22 @@ def heatmap_card(example, album):
     if picture is None or not grids:
         return None
     low, high = heatmaps.heat_range([heat for _, heat in grids])
-    caption = str(example.get('caption', ''))
+    caption, name = str(example.get('caption', '')), str(example.get('name', COSINE))
+    digits = 2 if name == COSINE else 3  # a share of all patches is small
     panels = [node('figure', album.show(example['image'], caption), node('figcaption', 'picture', class_='quiet'))]
-    panels += [heatmap_panel(picture, text, heat, low, high) for text, heat in grids]
+    panels += [heatmap_panel(picture, text, heat, low, high, digits) for text, heat in grids]
     gradient = node('i', style=f'background:linear-gradient(90deg,{heatmaps.colour_stops()})')
     return node('article', node('p', caption, class_='caption', dir='auto'), node('div', panels, class_='panels'),
-                node('div', number(low, 2), gradient, number(high, 2), node('span', 'cosine'), class_='scale'),
+                node('div', number(low, digits), gradient, number(high, digits), node('span', name), class_='scale'),
                 class_='card')
 
 
-def heatmap_panel(picture, text, heat, low, high):
+def heatmap_panel(picture, text, heat, low, high, digits):
     """The heat of one word over the picture, the word below."""
     overlay = heatmaps.overlay(picture, heat, low, high)
     _, best = heatmaps.heat_range([heat])
     return node('figure', node('img', src=jpeg_address(overlay), alt=text, width=overlay.width, height=overlay.height),
-                node('figcaption', node('b', text, dir='auto'), ' ', number(best, 2)))
+                node('figcaption', node('b', text, dir='auto'), ' ', number(best, digits)))
 
 
 def retrieval_section(retrieval, album):

@@ -25,7 +25,8 @@ def page(run):
     """The HTML of a run's report."""
     album = Album(run.examples_dir)
     makers = {'results': lambda: results_section(run.metrics), 'comparison': lambda: comparison_section(run.comparison),
-              'training': lambda: training_section(run.log), 'heatmaps': lambda: heatmap_section(run.heatmaps, album),
+              'training': lambda: training_section(run.log),
+              'heatmaps': lambda: heatmap_section(run.heatmaps, run.attention, album),
               'retrieved': lambda: retrieval_section(run.retrieval, album),
               'choices': lambda: choices_section(run.choices, album), 'settings': lambda: settings_section(run)}
     parts = [part for part in PARTS if part[0] not in OF_ALIGNMENT or not answers_questions(run.metrics)]

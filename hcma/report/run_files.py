@@ -34,6 +34,7 @@ class Run:
     metrics: dict
     comparison: list
     heatmaps: list
+    attention: list
     retrieval: dict
     choices: list
 
@@ -49,6 +50,7 @@ def read_run(run_dir):
                metrics=read_json(root / 'metrics.json', dict),
                comparison=list_of_dicts(read_json(examples / 'comparison.json', dict).get('rows')),
                heatmaps=list_of_dicts(read_json(examples / 'heatmaps.json', list)),
+               attention=list_of_dicts(read_json(examples / 'attention.json', list)),
                retrieval=read_json(examples / 'retrieval.json', dict),
                choices=list_of_dicts(read_json(examples / 'choices.json', list)))
 

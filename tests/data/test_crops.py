@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hcma.data.crops import Decoder, random_box, sample_generator
+from hcma.data.crops import Decoder, random_box, random_view, sample_generator
 
 AREA, ASPECT = (0.3, 0.7), (0.8, 1.25)
 SIDE = 16
@@ -26,6 +26,11 @@ def pillow_resized(picture, box=None):
     top, left, height, width = box or (0, 0, *picture.shape[:2])
     cut = Image.fromarray(picture[top:top + height, left:left + width])
     return np.asarray(cut.resize((SIDE, SIDE), Image.Resampling.BICUBIC))
+
+
+def crop_of(decoder, picture, key, flip=False):
+    """The random crop of a picture that the sample ``key`` gets."""
+    return decoder.see(picture, random_view(*picture.shape[:2], sample_generator(*key), AREA, ASPECT, flip))
 
 
 @pytest.fixture(scope='module')
@@ -76,7 +81,7 @@ def test_the_same_seed_epoch_and_row_give_the_same_crop_and_any_other_another(de
     picture = noise(50, 60)
 
     def crop(*key):
-        return decoder.crop(picture, sample_generator(*key), AREA, ASPECT, False).tobytes()
+        return crop_of(decoder, picture, key).tobytes()
 
     keys = [(seed, epoch, row) for seed in range(2) for epoch in range(2) for row in range(2)]
     crops = [crop(*key) for key in keys]
@@ -89,15 +94,14 @@ def test_a_crop_is_the_box_resized_as_pillow_does(decoder):
     for row in range(20):
         box = random_box(50, 60, sample_generator(0, 0, row), AREA, ASPECT)
         expected = pillow_resized(picture, box)
-        assert np.array_equal(decoder.crop(picture, sample_generator(0, 0, row), AREA, ASPECT, False), expected)
+        assert np.array_equal(crop_of(decoder, picture, (0, 0, row)), expected)
 
 
 def test_flipping_mirrors_about_half_of_the_crops_and_moves_none(decoder):
     picture = noise(50, 60)
     mirrored = 0
     for row in range(100):
-        plain, flipped = (decoder.crop(picture, sample_generator(0, 0, row), AREA, ASPECT, flip)
-                          for flip in (False, True))
+        plain, flipped = (crop_of(decoder, picture, (0, 0, row), flip) for flip in (False, True))
         mirrored += np.array_equal(flipped, plain[:, ::-1])
         assert np.array_equal(flipped, plain) or np.array_equal(flipped, plain[:, ::-1])
         assert flipped.flags.c_contiguous
@@ -115,7 +119,7 @@ def test_resizing_equals_pillows_bicubic_to_the_bit(side, decoder):
 def test_the_whole_of_a_picture_is_its_central_square(height, width, box, decoder):
     data = jpeg(noise(height, width))
     picture = np.asarray(Image.open(io.BytesIO(data)))
-    whole = decoder.whole(data)
+    whole = decoder.square(decoder.decoded(data))
     assert np.array_equal(whole, pillow_resized(decoder.decode(np.frombuffer(data, np.uint8)), box))
     assert (whole.shape, whole.dtype) == ((SIDE, SIDE, 3), np.uint8)
     assert np.abs(whole.astype(int) - pillow_resized(picture, box)).mean() < 2, 'decoded as Pillow does, in RGB'

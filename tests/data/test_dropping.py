@@ -16,12 +16,12 @@ IDS, LENGTH = np.array([1, 5, 6, 7, 2, 0, 0], np.int32), np.int32(5)
     ([2], [1, 5, 7, 2, 0, 0, 0]), ([0, 1, 4, 5], [1, 6, 7, 2, 0, 0, 0]), ([1, 2, 3], [1, 5, 6, 7, 2, 0, 0]),
     ([], [1, 5, 6, 7, 2, 0, 0])])
 def test_begin_end_and_order_stay_and_a_caption_is_never_emptied(dropped, expected):
-    ids, length = without(IDS, LENGTH, np.isin(np.arange(7), dropped))
+    ids, length = without((IDS, LENGTH), np.isin(np.arange(7), dropped))
     assert ids.tolist() == expected and length == np.flatnonzero(expected)[-1] + 1
 
 
 def test_no_text_stays_no_text():
-    ids, length = without(np.zeros(7, np.int32), np.int32(0), np.ones(7, bool))
+    ids, length = without((np.zeros(7, np.int32), np.int32(0)), np.ones(7, bool))
     assert length == 0 and not ids.any()
 
 

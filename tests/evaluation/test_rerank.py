@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from hcma.evaluation.rerank import best_candidates, reranked
-from hcma.evaluation.retrieval import BlockScores, retrieval
+from hcma.evaluation.retrieval import BlockScores, retrieval, retrieval_counts
 from helpers.fake_encoder import MatrixEncoder
 
 GROUP = np.arange(9)
@@ -29,7 +29,9 @@ def judge():
 
 
 def measure(encoder, best):
-    return reranked(encoder, encoder.text, encoder.image, GROUP, GROUP, WEIGHTS, best)
+    features = encoder.text, encoder.image, GROUP, GROUP
+    counts = [direction[:, 0] for direction in retrieval_counts(encoder, *features, {'weighted': WEIGHTS[:1]})]
+    return reranked(encoder, *features, WEIGHTS, best, counts)
 
 
 def levels_only(scores):

@@ -25,11 +25,19 @@ class BrightnessEncoder:
 
     def images(self, pictures, total):
         """The brightness of each picture."""
-        brightness = np.array([picture.mean() for picture in pictures])
+        return self.images_with_boxes(((picture, *self.regions()) for picture in pictures), total)
+
+    def images_with_boxes(self, rows, total):
+        """The same of pictures that come with what ``regions`` gives."""
+        brightness = np.array([picture.mean() for picture, in rows])
         assert len(brightness) == total
         return (brightness,)
 
-    def texts(self, captions):
+    def regions(self, *boxes):
+        """None: there are only whole pictures."""
+        return ()
+
+    def texts(self, captions, chunks=None):
         """The number that each caption starts with."""
         return (np.array([float(caption.split()[0]) for caption in captions]),)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
+from hcma.losses.blockwise import FLOATS
 from hcma.losses.contrastive import info_nce, positives
 from hcma.losses.hierarchical import HierarchicalLoss
 from hcma.models.hcma import build_model
@@ -81,6 +82,19 @@ def test_one_step_with_every_part_is_the_same_in_both_modes(score, make_recipe, 
         rows.append([step(*inputs)[1].asnumpy() for _ in range(2)])
     np.testing.assert_allclose(*rows, rtol=2e-5, atol=1e-5)
     assert np.isfinite(rows[0]).all()
+
+
+@pytest.mark.graph
+def test_in_blocks_a_fusion_learns_from_the_same_pairs(make_recipe, make_batch, vocabulary):
+    recipe = make_recipe(model={'fusion': {'heads': 2}, 'image': {'depth': 0}, 'text': {'depth': 0}})
+    model, batch, found = build_model(recipe, vocabulary), make_batch(recipe, 6), []
+    for floats in (FLOATS, 2000):
+        network = HierarchicalLoss(model, (1, 1, 1), floats=floats)
+        parameters = ms.ParameterTuple(network.trainable_params())
+        (loss, _), gradients = ms.value_and_grad(network, None, parameters, has_aux=True)(*batch)
+        found.append([loss.asnumpy(), *(gradient.asnumpy() for gradient in gradients)])
+    for whole, blocks in zip(*found):
+        np.testing.assert_allclose(blocks, whole, rtol=1e-4, atol=1e-5 * np.abs(whole).max() + 1e-9)
 
 
 @pytest.fixture(scope='module')

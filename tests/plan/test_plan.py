@@ -12,7 +12,7 @@ from hcma.bench.memory_recipes import REPORTED
 from hcma.models.hcma import build_model
 from hcma.models.windows import patch_windows, word_windows
 from hcma.plan.advice import options
-from hcma.plan.levels import squares, windows
+from hcma.plan.levels import image_rows, squares, text_rows, windows
 from hcma.plan.memory import GIB, Setting, needs, setting_of, usable
 from hcma.plan.parameters import parts
 from hcma.recipe_io import dump_recipe, load_recipe, parse_recipe
@@ -54,6 +54,19 @@ def test_counts_of_phrases_and_regions_are_those_of_the_windows():
     for sizes in ((2,), (3, 5)):
         assert windows(sizes, 9) == len(word_windows(9, sizes))
         assert squares(sizes, 6) == len(patch_windows(6, sizes))
+
+
+def test_boxes_and_chunks_take_what_their_numbers_say():
+    def held(**model):
+        recipe = recipe_of(model={'preset': 'small', **model}, loss={'levels': ALL_LEVELS})
+        return needs(recipe, Setting())
+
+    given, windowed = {'regions': 'boxes', 'phrases': 'chunks'}, held()
+    recipe = recipe_of(model={**given, 'max_boxes': 5, 'max_chunks': 7}, loss={'levels': ALL_LEVELS})
+    assert (image_rows(recipe.model, 'phrase_region'), text_rows(recipe.model, 'phrase_region')) == (5, 7)
+    few, many = (held(**given, max_boxes=number, max_chunks=number) for number in (4, 64))
+    assert few.features < windowed.features < many.features and few.loss < windowed.loss < many.loss
+    assert few.image < many.image and few.text < many.text and few.weights == windowed.weights
 
 
 def test_it_fits_to_the_byte():

@@ -193,6 +193,16 @@ def test_a_run_that_answers_questions_misses_only_their_evaluation(tmp_path):
     assert [sentence for sentence in PARTS.values() if sentence in text] == [PARTS['recipe.yaml']]
 
 
+def test_attention_of_a_fusion_is_drawn_beside_the_cosines_or_without_them(tmp_path):
+    run = make_run(tmp_path / 'run')
+    (run / 'examples/attention.json').write_text(json.dumps([{
+        'image': 'x.jpg', 'caption': EVIL, 'name': EVIL, 'words': [{'text': 'a', 'heat': [[0.125, 0.375]]}]}]))
+    assert {0.5, 0.375} <= set(PageReader(write_report(run).read_text(encoding='utf-8')).numbers)
+    (run / 'examples/heatmaps.json').unlink()
+    page = PageReader(write_report(run).read_text(encoding='utf-8'))
+    assert 0.375 in page.numbers and 0.5 not in page.numbers and 'No heat maps yet' not in page.text
+
+
 def test_the_comparison_shows_the_difference_in_points(full_page):
     assert 15.5 in PageReader(full_page).numbers
     assert '+15.5' in full_page

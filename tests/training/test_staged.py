@@ -15,26 +15,34 @@ EVERY = ['sentence_global', 'word_patch', 'phrase_region']
 SHALLOW = {'image': {'stem': 'patchify', 'patch_size': 8, 'depth': 0}, 'text': {'depth': 0}}
 BATCH = 6
 # Loss, model, wrong texts, and the rows of a part: some divide the batch, some leave a part that has to be filled up.
+GIVEN = {'regions': 'boxes', 'phrases': 'chunks', 'max_boxes': 3, 'max_chunks': 4, 'region_sizes': [2]}
 CASES = {'fusion': ({'levels': EVERY, 'balance': 'uncertainty'}, {'fusion': {'heads': 2}}, False, None, 4),
          'sigmoid': ({'contrast': 'sigmoid', 'score': 'in_pair', 'temperature': {'initial': 0.1, 'learnable': False}},
-                     SHALLOW, True, 4, 1)}
-GRAPH = {'graph': ({'label_smoothing': 0.1}, {**SHALLOW, 'fusion': {'heads': 2}}, True, 2, 5)}
+                     SHALLOW, True, 4, 1),
+         'given': ({'levels': ['sentence_global', 'phrase_region']}, {**SHALLOW, **GIVEN}, True, 4, 5)}
+GRAPH = {'patches kept': ({'label_smoothing': 0.1}, {**SHALLOW, 'fusion': {'heads': 2}}, True, 2, 5),
+         'boxes and chunks': ({'levels': ['phrase_region']}, {**SHALLOW, **GIVEN}, True, 2, 5)}
 
 
 def inputs_of(make_batch, recipe, negatives, seed=0):
     image, ids, lengths, group = make_batch(recipe, BATCH, seed)
-    kept = ()
-    if recipe.train.drop_patches:
-        rng = np.random.default_rng(seed)
-        kept = (Tensor(np.stack([rng.permutation(16)[:recipe.kept_patches] for _ in range(BATCH)]).astype(np.int32)),)
-    wrong = (ids[::-1], lengths * Tensor([1, 0, 1, 1, 0, 1], ms.int32)) if negatives else ()
-    return image, *kept, ids, lengths, group, *wrong
+    rng = np.random.default_rng(seed)
+    columns = {'image': image, 'ids': ids, 'length': lengths, 'group': group}
+    columns['kept'] = Tensor(np.stack([rng.permutation(16)[:recipe.kept_patches] for _ in range(BATCH)]), ms.int32)
+    low = rng.random((BATCH, 3, 2))
+    columns['boxes'] = Tensor(np.concatenate((low, low + 0.1 + rng.random(low.shape)), 2), ms.float32)
+    first = rng.integers(1, 4, (BATCH, 4))
+    columns['spans'] = Tensor(np.stack((first, first + rng.integers(0, 3, first.shape)), 2), ms.int32)
+    wrong = {f'negative_{name}': columns[name][::-1] for name in recipe.text_columns}
+    wrong['negative_length'] = lengths * Tensor([1, 0, 1, 1, 0, 1], ms.int32)
+    return tuple({**columns, **wrong}[name] for name in recipe.columns + tuple(wrong) * negatives)
 
 
 def steps(make_recipe, vocabulary, case):
     """The fused and the staged step of one case, and the recipe."""
     loss, model, _, images, texts = {**CASES, **GRAPH}[case]
-    once = {'eps': 1e-3, 'batch_size': BATCH, 'drop_patches': 0.0 if EVERY == loss.get('levels') else 0.6}
+    regions = 'phrase_region' in loss.get('levels', ())
+    once = {'eps': 1e-3, 'batch_size': BATCH, 'drop_patches': 0.0 if regions else 0.6}
     parts = {'image_micro_batch': images, 'text_micro_batch': texts}
     recipes = [make_recipe(loss=loss, model=model, train={**once, **extra}) for extra in ({}, parts)]
     return [build_step(recipe, vocabulary, 10) for recipe in recipes], recipes[0]
@@ -61,10 +69,11 @@ def test_staged_equals_fused(case, make_recipe, make_batch, vocabulary):
 
 
 @pytest.mark.graph
-def test_staged_equals_fused_for_three_steps_and_every_piece_compiles_once(make_recipe, make_batch, vocabulary):
-    pair, recipe = steps(make_recipe, vocabulary, 'graph')
+@pytest.mark.parametrize('case', GRAPH)
+def test_staged_equals_fused_for_three_steps_and_every_piece_compiles_once(case, make_recipe, make_batch, vocabulary):
+    pair, recipe = steps(make_recipe, vocabulary, case)
     assert_same(*run(pair, [inputs_of(make_batch, recipe, True, seed) for seed in range(3)]))
-    assert [len(piece.compile_cache) for piece in pair[1].pieces] == [1] * 6
+    assert [len(piece.compile_cache) for piece in (*pair[1].pieces, pair[0])] == [1] * 7
 
 
 @pytest.mark.parametrize('place', ['image_tower.to_global.linear', 'text_tower.to_sentence.linear', 'log_scale'])

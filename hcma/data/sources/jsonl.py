@@ -1,6 +1,6 @@
 """JSONL: a JSON object a line, ``{"image": PATH, "captions": [..]}`` or ``{"image": PATH, "caption": ".."}``.
 
-It may have ``negatives`` (one or a list) and ``twin`` besides.
+It may have ``negatives`` (one or a list), ``twin``, ``boxes`` and ``chunks`` besides.
 """
 import json
 

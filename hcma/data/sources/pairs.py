@@ -45,12 +45,19 @@ class Negative(NamedTuple):
     of: str = ''
 
 
+class Chunk(NamedTuple):
+    """Words that belong together: the characters ``start`` to ``end`` of the text ``of``, a caption or negative."""
+    of: str
+    start: int
+    end: int
+
+
 @dataclass(frozen=True)
 class Pair:
     """An image with its captions; ``name`` is how the row names it, ``lines`` the rows of ``file`` it came from.
 
     ``negatives`` are ``Negative``s; pairs of one file that share a ``twin`` (a text, or None) are nearly equal
-    pictures.
+    pictures. ``boxes`` are (x0, y0, x1, y1) in pixels of the upright picture, ``chunks`` are ``Chunk``s.
     """
     image: Blob
     name: str
@@ -59,6 +66,8 @@ class Pair:
     lines: tuple
     negatives: tuple = ()
     twin: Optional[str] = None
+    boxes: tuple = ()
+    chunks: tuple = ()
 
 
 @dataclass(frozen=True)
@@ -133,7 +142,7 @@ def _twin(value):
 def merge_pairs(items):
     """Gather an iterable of ``Pair`` and ``Reject`` into ``(pairs, rejects)``.
 
-    Rows that name the same image become one pair, at the place of the first, with every caption and negative once.
+    Rows that name the same image become one pair, at the place of the first, with every caption and all else once.
     """
     gathered, rejects = {}, []
     for item in items:
@@ -149,8 +158,8 @@ def _merge(same):
     first = same[0]
     if len(same) == 1:
         return first
-    captions, negatives = (tuple(dict.fromkeys(text for pair in same for text in getattr(pair, key)))
-                           for key in ('captions', 'negatives'))
+    every = {key: tuple(dict.fromkeys(item for pair in same for item in getattr(pair, key)))
+             for key in ('captions', 'negatives', 'boxes', 'chunks')}
     lines = tuple(line for pair in same if pair.file == first.file for line in pair.lines)
     twin = next((pair.twin for pair in same if pair.file == first.file and pair.twin), None)
-    return Pair(first.image, first.name, captions, first.file, lines, negatives, twin)
+    return replace(first, lines=lines, twin=twin, **every)

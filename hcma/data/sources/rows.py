@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from hcma.data.sources.pairs import Reject, pair_of_row
+from hcma.data.sources.parts import with_parts
 from hcma.errors import InputError
 
 IMAGE_KEYS = ('image', 'file_name', 'filename', 'filepath', 'image_path', 'path', 'image_name', 'image_file', 'img',
@@ -45,8 +46,10 @@ def pairs_of_rows(rows, path, file, root, options):
         split = str(fields.get(SPLIT_KEY, ''))
         splits.add(split)
         if options.split in (None, split):
-            yield pair_of_row(_first(fields, image_keys), _first(fields, caption_keys), root, file, line,
-                              fields.get(NEGATIVES_KEY), fields.get(TWIN_KEY))
+            captions = _first(fields, caption_keys)
+            pair = pair_of_row(_first(fields, image_keys), captions, root, file, line, fields.get(NEGATIVES_KEY),
+                               fields.get(TWIN_KEY))
+            yield from with_parts(pair, captions, fields)
     _require_split(options.split, splits, path)
 
 
