@@ -8,7 +8,6 @@ from hcma.losses.contrastive import info_nce, positives, sigmoid_loss, word_cont
 from hcma.losses.matching import Matching
 from hcma.models.attention import InPair
 from hcma.models.levels import LevelScores
-from hcma.models.scores import SentenceGlobal
 
 
 class HierarchicalLoss(nn.Cell):
@@ -40,7 +39,7 @@ class HierarchicalLoss(nn.Cell):
         self.matching = None if model.fusion is None else Matching(model.fusion, seed)
 
     def _blockwise(self, place, floats):
-        score = SentenceGlobal() if place is None else self.model.scores.local
+        score = self.model.scores.sentence_global if place is None else self.model.scores.local
         if self.contrast == 'sigmoid':
             return BlockwiseSigmoid(score, floats)
         return BlockwiseSoftmax(score, self.smoothing, floats)

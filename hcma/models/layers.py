@@ -34,7 +34,11 @@ class Init:
 
 
 class Linear(nn.Cell):
-    """``x`` (N, inputs) to (N, outputs): a 2-D product and a bias (``nn.Dense`` on 3-D inputs is slower on CPU)."""
+    """``x`` (N, inputs) to (N, outputs): a 2-D product and a bias (``nn.Dense`` on 3-D inputs is slower on CPU).
+
+    Weights are float32; the product is made, and given, in the type ``compute``.
+    """
+    compute = ms.float32
 
     def __init__(self, inputs, outputs, init, bias=True, std=None):
         super().__init__()
@@ -44,8 +48,8 @@ class Linear(nn.Cell):
         self.product = ops.MatMul(transpose_b=True)
 
     def construct(self, x):
-        y = self.product(x, self.weight)
-        return y if self.bias is None else y + self.bias
+        y = self.product(ops.cast(x, self.compute), ops.cast(self.weight, self.compute))
+        return y if self.bias is None else y + ops.cast(self.bias, self.compute)
 
 
 class LayerNorm(nn.Cell):

@@ -29,7 +29,8 @@ class SelfAttention(nn.Cell):
         projected = self.query_key_value(x.reshape(-1, width))
         query, key, value = ops.split(projected, width, -1)
         query, key, value = self._heads(query, batch), self._heads(key, batch), self._heads(value, batch)
-        scores = ops.cast(self.scores(query * self.scale, key), ms.float32)
+        # In float32 like the softmax: a float16 score ends at 65504.
+        scores = self.scores(ops.cast(query, ms.float32) * self.scale, ops.cast(key, ms.float32))
         if bias is not None:
             scores = scores + bias
         weights = ops.cast(self.softmax(scores), value.dtype)
@@ -54,10 +55,11 @@ class CrossAttention(nn.Cell):
 
     def construct(self, word_BLD, patch_BPD):
         batch, words, width = word_BLD.shape
-        query = self._heads(self.query(word_BLD.reshape(-1, width)) * self.scale, batch)
+        query = self._heads(self.query(word_BLD.reshape(-1, width)), batch)
         key, value = ops.split(self.key_value(patch_BPD.reshape(-1, width)), width, -1)
-        weights = self.softmax(self.scores(query, self._heads(key, batch)))
-        mixed = self.context(weights, self._heads(value, batch)).transpose(0, 2, 1, 3).reshape(-1, width)
+        key, value = self._heads(key, batch), self._heads(value, batch)
+        weights = self.softmax(self.scores(ops.cast(query, ms.float32) * self.scale, ops.cast(key, ms.float32)))
+        mixed = self.context(ops.cast(weights, value.dtype), value).transpose(0, 2, 1, 3).reshape(-1, width)
         return self.out(mixed).reshape(batch, words, width), weights
 
     def _heads(self, x, batch):

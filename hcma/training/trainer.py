@@ -11,6 +11,7 @@ from hcma.training.callbacks import Checkpoints, ProgressBar, StepLog, StopOnSig
 from hcma.training.checkpoint import checkpoints, load_state
 from hcma.training.clock import DATA, shares
 from hcma.training.optimizer import build_optimizer
+from hcma.training.precision import is_mixed, set_precision
 from hcma.training.run_folder import begin_run, open_run, update_metrics
 from hcma.training.scheduler import scheduler_of
 from hcma.training.staged import StagedTrainStep
@@ -36,7 +37,7 @@ def train(recipe, run_dir, resume=False, callbacks=()):
 
     # ---- model and step
     total = sum(batches.steps(epoch) for epoch in range(recipe.train.epochs))
-    step = step_of(task.network(), recipe.train, total)
+    step = step_of(task.network(), recipe, total)
     done = 0
     if newest is not None:
         progress = load_state(newest, step)
@@ -93,12 +94,15 @@ def _advise(recipe):
 
 def build_step(recipe, vocab_size, total_steps):
     """The compiled training step of an alignment ``recipe`` with a fresh model, optimizer and loss scale."""
-    return step_of(alignment_network(recipe, vocab_size), recipe.train, total_steps)
+    return step_of(alignment_network(recipe, vocab_size), recipe, total_steps)
 
 
-def step_of(network, train, total_steps):
-    """The training step of ``network``, in one graph or in stages, as the recipe's ``train`` section says."""
-    optimizer = build_optimizer(network, train, total_steps)
+def step_of(network, recipe, total_steps):
+    """The training step of ``network``, in one graph or in stages, in the types of ``recipe.precision``."""
+    train = recipe.train
+    set_precision(network, recipe.precision)
+    peak = train.lr * (recipe.precision.lr_scale if is_mixed(recipe.precision) else 1)
+    optimizer = build_optimizer(network, train, total_steps, peak)
     manager = DynamicLossScaleManager(train.loss_scale.initial, train.loss_scale.factor, train.loss_scale.window)
     if not train.is_staged:
         return HCMATrainStep(network, optimizer, manager, train.clip_norm).set_train()
