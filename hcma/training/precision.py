@@ -14,13 +14,18 @@ from hcma.errors import InputError
 _TOWERS = {'image_tower': 'image', 'text_tower': 'text'}
 
 
+def compute_types(precision):
+    """MindSpore's type of each part, {'image': ..., 'text': ..., 'loss': ...}; see ``set_precision`` for errors."""
+    return {part: backend.compute_type(name, f'precision.{part}') for part, name in precision.types().items()}
+
+
 def set_precision(network, precision):
     """Give the layers of ``network`` the types of the recipe's section ``precision``; returns them, {name: type}.
 
     Names are those of the model's cells, such as ``image_tower.encoder.blocks.0.mlp.up``. Raises ``InputError`` for a
     type that the device does not compute in, and for a pattern of ``keep_fp32`` that names no layer.
     """
-    types = {part: backend.compute_type(name, f'precision.{part}') for part, name in precision.types().items()}
+    types = compute_types(precision)
     layers = {name.removeprefix('model.'): cell for name, cell in network.cells_and_names() if hasattr(cell, 'compute')}
     for pattern in precision.keep_fp32:
         if not any(_matches(name, pattern) for name in layers):
@@ -33,8 +38,8 @@ def set_precision(network, precision):
 
 def is_mixed(precision):
     """Whether an encoder computes in 16 bits."""
-    types = precision.types()
-    return any(backend.compute_type(types[part], f'precision.{part}') != ms.float32 for part in ('image', 'text'))
+    types = compute_types(precision)
+    return any(types[part] != ms.float32 for part in ('image', 'text'))
 
 
 def _part(name):
