@@ -31,11 +31,15 @@ def peak_memory():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def short_types_pay():
+    """Whether 16-bit types are faster or smaller than float32; MindSpore's CPU kernels are neither."""
+    return ms.get_context('device_target') != 'CPU'
+
+
 def compute_type(name, key):
     """MindSpore's type for ``name`` (fp32, fp16, bf16 or auto); ``key`` is where the recipe says it.
 
-    MindSpore's CPU kernels do not multiply in bf16, and in fp16 they are slower than in fp32 and hold no less. Raises
-    ``InputError`` for a type that the device cannot compute in.
+    MindSpore has no products in bf16 on CPU. Raises ``InputError`` for a type that the device cannot compute in.
     """
     device = ms.get_context('device_target')
     if name == 'auto':

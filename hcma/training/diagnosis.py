@@ -14,7 +14,7 @@ def _has_bad_one(x):
 
 
 class NonFinite(nn.Cell):
-    """``names()`` of those ``parameters`` that hold NaN or Inf, in their order; the device sends one number for each."""
+    """``names()`` are those of the ``parameters`` that hold NaN or Inf; the device sends one number for each."""
 
     def __init__(self, parameters):
         super().__init__(auto_prefix=False)

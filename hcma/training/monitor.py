@@ -37,8 +37,8 @@ class StabilityMonitor(Callback):
     def on_train_step_end(self, run_context):
         run = run_context.original_args()
         now = run.cur_step_num
-        checks = now == run.total_steps or any(now % every == 0 for every in (self.stability.check_every,
-                                                                  self.train.checkpoint_every))
+        checks = (now == run.total_steps or now % self.stability.check_every == 0
+                  or now % self.train.checkpoint_every == 0)
         if checks or now % self.stability.look_every == 0 or self._floor_is_near():
             self._look(run, run_context, checks)
         self._set_rate(now)
@@ -68,8 +68,9 @@ class StabilityMonitor(Callback):
                     return
         names = self.nonfinite.names() if checks else []
         if names:
-            details = {'first': f'the weight {names[0]}', 'tensors': len(names)}
-            self._answer(Trouble('nonfinite_weights', run.cur_step_num, self.stability.nonfinite, details), run, context)
+            trouble = Trouble('nonfinite_weights', run.cur_step_num, self.stability.nonfinite,
+                              {'first': f'the weight {names[0]}', 'tensors': len(names)})
+            self._answer(trouble, run, context)
 
     def _answer(self, trouble, run, context):
         if trouble.action == 'ignore':

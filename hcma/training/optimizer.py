@@ -76,7 +76,7 @@ class AdamW(nn.Cell):
 
 
 def build_optimizer(network, train, total_steps, peak=None):
-    """AdamW for the trainable parameters of ``network`` as the recipe's ``train`` section says; ``peak``: not its lr."""
+    """AdamW for what ``network`` trains, as the recipe's ``train`` section says; ``peak`` replaces its ``lr``."""
     parameters = network.trainable_params()
     decays = [train.weight_decay if decays_weight(p, train.decay_embeddings) else 0.0 for p in parameters]
     schedule = WarmupCosine(peak or train.lr, total_steps, round(train.warmup * total_steps), train.final_lr)

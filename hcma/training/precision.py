@@ -1,7 +1,7 @@
 """The policy of precision: which type each layer of a network makes its products in.
 
-Weights are float32 everywhere, so the optimizer's masters are the weights themselves; a layer casts what it multiplies.
-Only cells with a type ``compute`` ever leave float32 (``Linear``, ``Convolution``, cosines of all pairs): norms, softmax
+Weights are float32 everywhere, so the optimizer's masters are the weights themselves; a layer casts what it
+multiplies. Only cells with a type ``compute`` ever leave float32 (``Linear``, ``Convolution``, cosines of all pairs): norms, softmax
 and its scores, normalisation, temperatures and losses have none.
 """
 from fnmatch import fnmatchcase
@@ -29,7 +29,8 @@ def set_precision(network, precision):
     layers = {name.removeprefix('model.'): cell for name, cell in network.cells_and_names() if hasattr(cell, 'compute')}
     for pattern in precision.keep_fp32:
         if not any(_matches(name, pattern) for name in layers):
-            raise InputError(f'precision.keep_fp32: {pattern!r} names no layer; layers are such as {next(iter(layers))}')
+            raise InputError(f'precision.keep_fp32: {pattern!r} names no layer; '
+                             f'layers are such as {next(iter(layers))}')
     for name, layer in layers.items():
         kept = any(_matches(name, pattern) for pattern in precision.keep_fp32)
         layer.compute = ms.float32 if kept else types[_part(name)]

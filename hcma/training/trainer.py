@@ -2,6 +2,7 @@
 import sys
 import time
 
+import mindspore as ms
 from mindspore.train.callback import RunContext
 from mindspore.train.loss_scale_manager import DynamicLossScaleManager
 
@@ -90,7 +91,13 @@ def train(recipe, run_dir, resume=False, callbacks=()):
 
 
 def _advise(recipe):
-    """Say once what the recipe asks for in vain."""
+    """Say once what the recipe asks for in vain, and in which types it computes where that is not plain."""
+    if any(name != 'fp32' for name in recipe.precision.types().values()):
+        types = compute_types(recipe.precision)
+        told = ', '.join(f'{part} {str(compute).lower()}' for part, compute in types.items())
+        in_vain = not backend.short_types_pay() and any(compute != ms.float32 for compute in types.values())
+        print(f'note: computing in {told}' + ('; on CPU 16 bits are slower, and save no memory' if in_vain else ''),
+              file=sys.stderr)
     towers = {'image': recipe.model.image, 'text': recipe.model.text}
     if any(tower.recompute != 'off' for tower in towers.values()) and not backend.recompute_saves_memory():
         print('note: recompute saves no memory on CPU; smaller batches and micro-batches do', file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What goes wrong in training, found in the metrics of its steps: spikes, temperatures at their clamp, a low loss scale.
+"""What goes wrong in training, found in the metrics of its steps: spikes, temperatures at a clamp, a low loss scale.
 
 Everything here is plain numbers, a function of the steps alone, and comes back from a checkpoint, so a run that is
 resumed finds what it would have found.
