@@ -1,8 +1,8 @@
 """The policy of precision: which type each layer of a network makes its products in.
 
 Weights are float32 everywhere, so the optimizer's masters are the weights themselves; a layer casts what it
-multiplies. Only cells with a type ``compute`` ever leave float32 (``Linear``, ``Convolution``, cosines of all pairs): norms, softmax
-and its scores, normalisation, temperatures and losses have none.
+multiplies. Only cells with a type ``compute`` ever leave float32 (``Linear``, ``Convolution``, cosines of all pairs):
+norms, softmax and its scores, normalisation, temperatures and losses have none.
 """
 from fnmatch import fnmatchcase
 
