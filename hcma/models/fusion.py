@@ -46,7 +46,7 @@ class Fusion(nn.Cell):
         word_BLD, _ = self._fused(text, image)
         _, mask_BL, sentence_BD = text
         mean_BD = (word_BLD * ops.expand_dims(mask_BL, -1)).sum(1) / ops.maximum(mask_BL.sum(1, keepdims=True), 1.0)
-        x = self.norm(ops.concat((mean_BD, sentence_BD * self.adapt(image[1])), -1))
+        x = self.norm(ops.concat((mean_BD, sentence_BD * ops.cast(self.adapt(image[1]), ms.float32)), -1))
         return ops.cast(self.out(ops.relu(self.hidden(x))).reshape(-1), ms.float32)
 
     def text_parts(self, text):

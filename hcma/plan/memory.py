@@ -92,7 +92,8 @@ def _on_card(recipe, setting):
     if setting.image_micro_batch is not None or setting.text_micro_batch is not None:  # one encoder at a time
         held[min(held, key=held.get)] = 0
         levels = min(levels, SCORE_BLOCK * len(recipe.loss.levels))
-    return Needs(weights=size * sum(part.total for part in counts) + _copies(recipe, setting), masters=4 * trained * masters / share,
+    return Needs(weights=size * sum(part.total for part in counts) + _copies(recipe, setting),
+                 masters=4 * trained * masters / share,
                  gradients=gradient * trained, optimizer=0 if off else 8 * trained / share,
                  features=8 * _features(recipe) * (1 + setting.devices * (setting.devices > 1)),
                  loss=levels + _bytes(fusion(recipe, batch), sizes['loss']),

@@ -19,7 +19,8 @@ def plan(recipe, setting, memory):
     fits = found.fits(enough)
     return {'name': recipe.name, 'vocabulary': recipe.model.text.vocab_size, 'batch_size': recipe.train.batch_size,
             'parts': [asdict(part) for part in counts], 'parameters': sum(part.total for part in counts),
-            'trained': sum(part.trained for part in counts), 'precision': recipe.precision.types(), 'setting': asdict(setting), 'memory': memory,
+            'trained': sum(part.trained for part in counts), 'precision': recipe.precision.types(),
+            'setting': asdict(setting), 'memory': memory,
             'usable': enough, 'bytes': {**asdict(found), 'total': found.total}, 'fits': fits,
             'activations': _activations(recipe, setting), 'devices': _devices(recipe, setting),
             'options': [] if fits else [{'changes': option.changes, 'total': option.needs.total}
