@@ -83,17 +83,18 @@ class StabilityMonitor(Callback):
         if trouble.action == 'rollback':
             details.update(self._roll_back())
         self.log.event(trouble.kind, trouble.step, noticed=run.cur_step_num, action=trouble.action, **details)
-        told = ', '.join(f'{name} {value:.4g}' if isinstance(value, float) else f'{name} {value}'
-                         for name, value in details.items())
-        told = f'step {trouble.step}: {trouble.kind.replace("_", " ")} ({told})'
+        told = f'step {trouble.step}: {trouble.kind.replace("_", " ")} ({_plain(details)})'
         if trouble.action == 'stop' or (trouble.action == 'rollback' and 'to' not in details):
-            good = self._good_checkpoint()
-            run.failure = (f'{self.run_dir}: stopped at {told}; the last good checkpoint is {good or "not there yet"}; '
-                           'start another run from it (model.weights) with a lower train.lr or more layers in '
-                           'precision.keep_fp32, or look at the data of that step')
-            context.request_stop()
+            self._fail(told, run, context)
         else:
             tqdm.write(f'note: {told}: {trouble.action}', file=sys.stderr)
+
+    def _fail(self, told, run, context):
+        good = self._good_checkpoint()
+        run.failure = (f'{self.run_dir}: stopped at {told}; the last good checkpoint is {good or "not there yet"}; '
+                       'start another run from it (model.weights) with a lower train.lr or more layers in '
+                       'precision.keep_fp32, or look at the data of that step')
+        context.request_stop()
 
     def _roll_back(self):
         """Take the weights of the last good checkpoint; the data goes on. What the log says of it."""
@@ -119,3 +120,9 @@ class StabilityMonitor(Callback):
         if factor != self.factor:
             ops.assign(self.step.optimizer.lr_factor, Tensor(factor, ms.float32))
             self.factor = factor
+
+
+def _plain(details):
+    """Numbers by name, in few characters."""
+    return ', '.join(f'{name} {value:.4g}' if isinstance(value, float) else f'{name} {value}'
+                     for name, value in details.items())
