@@ -12,13 +12,15 @@ NORM_EPS = 1e-12
 
 
 def normalise(x):
-    """Rows of ``x`` (..., D) at length 1, in float32; a row of zeros stays zero, with a finite gradient.
+    """Rows of ``x`` (..., D) at length 1, in float32; a row of zeros (shorter than 1e-6) is zero, as its gradient is.
 
     Written out because ``ops.L2Normalize`` is thousands of times slower on CPU and a division by ``ops.norm``
-    is NaN for a zero row.
+    is NaN for a zero row. Without the mask the gradient of a zero row would be a million times what comes in, which
+    overflows in float16 whatever the loss scale.
     """
     x = ops.cast(x, ms.float32)
-    return x * ops.rsqrt((x * x).sum(-1, keepdims=True) + NORM_EPS)
+    square = (x * x).sum(-1, keepdims=True)
+    return x * (ops.rsqrt(square + NORM_EPS) * ops.cast(square > NORM_EPS, ms.float32))
 
 
 class Init:

@@ -24,7 +24,8 @@ def precision(request):
 def make_step(make_recipe, make_batch, vocabulary):
     """``make_step(**sections)``: a step, and a batch for it."""
     def make(**sections):
-        recipe = make_recipe(**{'model': SHALLOW, **sections})
+        train = {'loss_scale': {'initial': 256}, **sections.pop('train', {})}
+        recipe = make_recipe(**{'model': SHALLOW, **sections}, train=train)
         return build_step(recipe, vocabulary, 10), list(make_batch(recipe, BATCH))
     return make
 
@@ -72,10 +73,11 @@ def test_features_of_zeros_leave_the_step_finite(weight, precision, make_step):
     assert_finite(step)
 
 
-def test_a_row_of_zeros_is_normalised_to_zeros_with_a_finite_gradient():
-    x = Tensor(np.zeros((2, 8)), ms.float16)
-    assert not normalise(x).asnumpy().any()
-    assert np.isfinite(ms.grad(lambda x: normalise(x).sum())(x).asnumpy()).all()
+def test_a_row_of_zeros_is_normalised_to_zeros_with_a_gradient_of_zeros():
+    x = Tensor(np.array([[0, 0], [3, -4]]), ms.float16)
+    np.testing.assert_allclose(normalise(x).asnumpy(), [[0, 0], [0.6, -0.8]], rtol=1e-6)
+    gradient = ms.grad(lambda x: (normalise(x) * Tensor([1.0, 0.0])).sum())(x).asnumpy()
+    np.testing.assert_allclose(gradient, [[0, 0], [16 / 125, 12 / 125]], rtol=1e-3)
 
 
 @pytest.mark.parametrize('pool', ['mean', 'end'])
@@ -92,7 +94,7 @@ def test_logits_of_ten_thousand_are_finite_with_the_gradient_of_the_reference(lo
     positive = np.eye(4, dtype=np.float32)
     score = sign * 1e4 * (2 * positive - 1)
     value, gradient = ms.value_and_grad(lambda score: loss(score, Tensor(positive)))(Tensor(score))
-    assert float(value) == pytest.approx(0 if sign > 0 else 2e4 if loss is info_nce else 4e4, rel=1e-5)
+    assert float(value) == pytest.approx(0 if sign > 0 else 2e4 if loss is info_nce else 4e4, rel=1e-4)
     assert np.isfinite(gradient.asnumpy()).all() and (np.abs(gradient.asnumpy()).max() > 0.1) == (sign < 0)
 
 
