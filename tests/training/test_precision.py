@@ -7,7 +7,7 @@ from pathlib import Path
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Parameter
+from mindspore import Parameter, Tensor, ops
 
 from hcma.errors import InputError
 from hcma.models.hcma import build_model
@@ -96,6 +96,14 @@ def test_a_pattern_that_names_no_layer_is_refused_with_a_name_that_does(make_rec
     recipe = make_recipe(model=SHALLOW, precision={'keep_fp32': ['image_tower.*', 'image_towr.*']})
     with pytest.raises(InputError, match=r"keep_fp32: 'image_towr\.\*' names no layer; .* such as image_tower\."):
         build_step(recipe, vocabulary, 10)
+
+
+def test_products_and_sums_in_fp16_add_up_in_float32():
+    quarter = Tensor(np.full((1, 40000), 0.25), ms.float16)
+    for product in (ops.MatMul(transpose_b=True), ops.BatchMatMul(transpose_b=True)):
+        x = quarter if isinstance(product, ops.MatMul) else quarter.reshape(1, 1, -1)
+        assert float(product(x, x).asnumpy().item()) == 2500  # in float16 a sum of 0.0625 stops at 128
+    assert float(quarter.sum().asnumpy()) == 10000
 
 
 # ---- training
