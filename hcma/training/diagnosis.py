@@ -33,7 +33,8 @@ def first_nonfinite(step, nonfinite, batch):
     """In words, what is the first tensor that is not finite in a training ``step`` on ``batch``.
 
     Looked for in the order in which one makes another: weights (``nonfinite`` is their ``NonFinite``), the batch, the
-    outputs of the network's cells in the order in which they finish, gradients of the loss times the loss scale.
+    outputs of the network's cells in the order in which they finish, gradients of the loss times the loss scale, and
+    their norm.
     """
     names = nonfinite.names()
     if names:
@@ -47,7 +48,7 @@ def first_nonfinite(step, nonfinite, batch):
             return f'the output of {found}'
         gradients = step.gradients(*batch)
     bad = [name for name, gradient in gradients.items() if not _is_finite(gradient)]
-    return f'the gradient of {bad[0]}' if bad else 'none when the step is taken again'
+    return f'the gradient of {bad[0]}' if bad else 'the norm of the gradients, which are finite themselves'
 
 
 @contextlib.contextmanager

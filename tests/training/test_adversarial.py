@@ -2,12 +2,15 @@
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor
+from mindspore import Parameter, Tensor, nn, ops
+from mindspore.train.loss_scale_manager import DynamicLossScaleManager
 
 from hcma.losses.contrastive import info_nce, sigmoid_loss
 from hcma.models.layers import Init, normalise
 from hcma.models.transformer import SelfAttention
 from hcma.training.diagnosis import NonFinite, first_nonfinite
+from hcma.training.optimizer import AdamW, WarmupCosine
+from hcma.training.step import HCMATrainStep
 from hcma.training.trainer import build_step
 
 FP16 = dict.fromkeys(('image', 'text', 'loss'), 'fp16')
@@ -146,6 +149,30 @@ def test_a_patch_that_is_nan_is_not_lost_in_a_maximum(make_step):
     assert take(step, batch)['overflow'] == 1
     found = first_nonfinite(step, NonFinite(step.network.model.get_parameters()), batch)
     assert found == 'the weight image_tower.encoder.position'
+
+
+class Root(nn.Cell):
+    """A loss of 0 whose gradient by the second weight is infinite, or so large that its square is."""
+    part_names = ()
+
+    def __init__(self, factor, power):
+        super().__init__()
+        self.model = nn.Cell()
+        self.factor, self.power = factor, power
+        self.plain, self.root = (Parameter(Tensor([0.0, 0.0], ms.float32)) for _ in range(2))
+
+    def construct(self):
+        loss = self.plain.sum() + (self.factor * ops.pow(self.root, self.power)).sum()
+        return loss, ops.zeros((0,), ms.float32)
+
+
+@pytest.mark.parametrize('factor, power, expected', [(1.0, 0.5, 'the gradient of root'),
+                                                     (1e25, 1.0, 'the norm of the gradients')])
+def test_a_gradient_that_is_not_finite_is_named_though_the_loss_is(factor, power, expected):
+    network = Root(factor, power)
+    adamw = AdamW(network.trainable_params(), [0.0, 0.0], WarmupCosine(0.1, 10, 5, 0.0), (0.9, 0.98), 1e-8)
+    step = HCMATrainStep(network, adamw, DynamicLossScaleManager(1.0, 2, 100), 1.0)
+    assert first_nonfinite(step, NonFinite(network.trainable_params()), ()).startswith(expected)
 
 
 def test_names_are_those_of_numpy(make_step):

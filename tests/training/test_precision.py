@@ -147,7 +147,8 @@ def test_weights_gradients_and_moments_stay_float32(both):
 def test_a_staged_step_in_fp16_is_the_fused_one(make_recipe, make_batch, vocabulary):
     model = {**SHALLOW, 'fusion': {'heads': 2}}
     rows = [taken(make_recipe, make_batch, vocabulary, model=model, precision=FP16,
-                  train={**LARGE_EPS, **parts})[1] for parts in ({}, {'image_micro_batch': 4, 'text_micro_batch': 2})]
+                  train={**LARGE_EPS, **parts, 'loss_scale': {'initial': 256}})[1]
+            for parts in ({}, {'image_micro_batch': 4, 'text_micro_batch': 2})]
     assert rows[1] == pytest.approx(rows[0], rel=2e-2)
     assert rows[1]['loss'] == pytest.approx(rows[0]['loss'], rel=1e-3)
 
