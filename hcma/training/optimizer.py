@@ -39,6 +39,7 @@ class AdamW(nn.Cell):
 
     MindSpore's ``nn.AdamWeightDecay`` has no bias correction and ``experimental.optim.AdamW`` is slow, so this drives
     the fused ``Adam`` operation; its epsilon is scaled so that it acts after the bias correction, as in the paper.
+    ``lr_factor`` multiplies the schedule's rate; the host may change it between steps.
     ``construct(gradients)`` updates everything in place and counts the step, which drives the schedule too.
     """
 
@@ -51,6 +52,7 @@ class AdamW(nn.Cell):
             moment.requires_grad = False
         self.decays = tuple(Tensor(decay, ms.float32) for decay in decays)
         self.schedule = schedule
+        self.lr_factor = Parameter(Tensor(1.0, ms.float32), name='lr_factor', requires_grad=False)
         self.step = Parameter(Tensor(0, ms.int32), name='step', requires_grad=False)
         self.beta1, self.beta2 = (Tensor(beta, ms.float32) for beta in betas)
         self.log_betas = tuple(float(np.log(max(beta, 1e-30))) for beta in betas)
@@ -60,7 +62,7 @@ class AdamW(nn.Cell):
 
     def learning_rate(self):
         """The rate that the next update will use, a float32 scalar."""
-        return self.schedule(self.step)
+        return self.schedule(self.step) * self.lr_factor
 
     def construct(self, gradients):
         lr = self.learning_rate()
@@ -73,11 +75,11 @@ class AdamW(nn.Cell):
         return ops.depend(ops.assign(self.step, self.step + 1), done)
 
 
-def build_optimizer(network, train, total_steps):
-    """AdamW for the trainable parameters of ``network`` as the recipe's ``train`` section says."""
+def build_optimizer(network, train, total_steps, peak=None):
+    """AdamW for what ``network`` trains, as the recipe's ``train`` section says; ``peak`` replaces its ``lr``."""
     parameters = network.trainable_params()
     decays = [train.weight_decay if decays_weight(p, train.decay_embeddings) else 0.0 for p in parameters]
-    schedule = WarmupCosine(train.lr, total_steps, round(train.warmup * total_steps), train.final_lr)
+    schedule = WarmupCosine(peak or train.lr, total_steps, round(train.warmup * total_steps), train.final_lr)
     return AdamW(parameters, decays, schedule, train.betas, train.eps)
 
 
