@@ -31,6 +31,25 @@ def peak_memory():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def short_types_pay():
+    """Whether 16-bit types are faster or smaller than float32; MindSpore's CPU kernels are neither."""
+    return ms.get_context('device_target') != 'CPU'
+
+
+def compute_type(name, key):
+    """MindSpore's type for ``name`` (fp32, fp16, bf16 or auto); ``key`` is where the recipe says it.
+
+    MindSpore has no products in bf16 on CPU. Raises ``InputError`` for a type that the device cannot compute in.
+    """
+    device = ms.get_context('device_target')
+    if name == 'auto':
+        name = 'fp32' if device == 'CPU' else 'bf16'
+    if name == 'bf16' and device == 'CPU':
+        raise InputError(f'{key}: MindSpore has no bf16 products on CPU; use fp16 (slow here), fp32, or auto, which is '
+                         'fp32 on CPU and bf16 on Ascend')
+    return {'fp32': ms.float32, 'fp16': ms.float16, 'bf16': ms.bfloat16}[name]
+
+
 def set_up(mode, device='CPU'):
     """Choose 'graph' or 'pynative' mode and the device ('CPU' or 'Ascend')."""
     ms.set_context(mode=ms.GRAPH_MODE if mode == 'graph' else ms.PYNATIVE_MODE)

@@ -6,3 +6,7 @@ class InputError(Exception):
 
     Tools print it to stderr without a stack trace and exit with code 2.
     """
+
+
+class Diverged(InputError):
+    """Training cannot go on: what was not finite, at which step, and the last good checkpoint."""

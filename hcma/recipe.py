@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from hcma.recipe_loss import Loss, Term
 from hcma.recipe_model import Model, PositiveInt
 from hcma.recipe_section import Section
+from hcma.recipe_stability import Precision, Stability
 
 
 class Data(Section):
@@ -163,6 +164,8 @@ class Recipe(Section):
     model: Model = Field(default_factory=lambda: Model.model_validate({}))
     loss: Loss = Loss()
     train: Train
+    precision: Precision = Precision()
+    stability: Stability = Stability()
     evaluate: Evaluate = Evaluate()
     vqa: Optional[VQA] = None
 

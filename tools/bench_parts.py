@@ -19,6 +19,7 @@ PARTS = {
     'word-patch, score in_pair': {'loss': {'levels': TWO, 'score': 'in_pair'}},
     'word-patch, negatives': {'loss': {'levels': TWO}, 'negatives': True},
     'word-patch, fusion': {'loss': {'levels': TWO}, 'fusion': {'heads': 4}},
+    'word-patch, fp16': {'loss': {'levels': TWO}, 'precision': {'image': 'fp16', 'text': 'fp16'}},
 }
 
 
@@ -46,7 +47,7 @@ def main():
     print(align(rows + [[name, f'{taken:.1f}', f'{taken / medians["flat"]:.2f}'] for name, taken in medians.items()]))
 
 
-def step_of(arguments, loss, fusion=None, negatives=False):
+def step_of(arguments, loss, fusion=None, negatives=False, precision=None):
     """A call that trains one step and waits for it."""
     import mindspore as ms
 
@@ -55,6 +56,7 @@ def step_of(arguments, loss, fusion=None, negatives=False):
     from hcma.training.trainer import build_step
     recipe = parse_recipe({'model': {'preset': arguments.preset, 'fusion': fusion}, 'loss': loss,
                            'data': {'negatives': 'data' if negatives else 'none'},
+                           'precision': precision or {},
                            'train': {'epochs': 1, 'batch_size': arguments.batch}}, 'the benchmark')
     step = build_step(recipe, recipe.model.text.vocab_size, 1000)
     batch = [ms.Tensor(column) for column in random_batch(recipe, 0)]

@@ -26,8 +26,9 @@ def main():
     parser.add_argument('--device', choices=DEVICES, default='ascend-910b', help='default: %(default)s')
     parser.add_argument('--memory', type=float, metavar='GIB', help='of one device (default: that of the device)')
     parser.add_argument('--devices', type=cli.positive, default=1, help='data parallel (default: %(default)s)')
-    parser.add_argument('--compute', choices=['fp32', 'fp16', 'bf16'], default='fp32',
-                        help='type of products, activations and weights (default: %(default)s)')
+    parser.add_argument('--compute', choices=['recipe', 'fp32', 'fp16', 'bf16'], default='recipe',
+                        help="products in the recipe's types over float32 weights, or the type of products, activations"
+                        ' and weights (default: %(default)s)')
     parser.add_argument('--no-masters', action='store_true', help='16-bit weights without float32 masters')
     parser.add_argument('--optimizer', choices=['device', 'sharded', 'host'], default='device',
                         help='where moments and masters are (default: %(default)s)')
@@ -51,9 +52,9 @@ def _check(recipe, arguments):
         raise InputError(f'{arguments.recipe}: has a section vqa; plan the alignment run that it begins with')
     if arguments.memory is not None and not 0 < arguments.memory < float('inf'):
         raise InputError(f'--memory {arguments.memory}: give the GiB of one device, a number above 0')
-    if arguments.no_masters and arguments.compute == 'fp32':
+    if arguments.no_masters and arguments.compute in ('recipe', 'fp32'):
         raise InputError('--no-masters: masters are for 16-bit weights; add --compute bf16')
-    if arguments.device == 'cpu' and (arguments.compute != 'fp32' or arguments.optimizer != 'device'
+    if arguments.device == 'cpu' and (arguments.compute not in ('recipe', 'fp32') or arguments.optimizer != 'device'
                                       or arguments.devices > 1):
         raise InputError('--device cpu: one process in fp32 with its optimizer is all that was measured there; '
                          'leave out --compute, --optimizer and --devices')

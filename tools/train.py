@@ -9,6 +9,7 @@ import argparse
 from hcma import cli
 from hcma.data.meta import require_training_data
 from hcma.data.questions import require_questions
+from hcma.errors import Diverged
 from hcma.recipe_io import load_recipe
 
 
@@ -29,7 +30,11 @@ def main():
 
     from hcma.report import write_report  # what loads MindSpore comes after the checks
     from hcma.training.trainer import train
-    finished = train(recipe, arguments.out, arguments.resume)
+    try:
+        finished = train(recipe, arguments.out, arguments.resume)
+    except Diverged:
+        write_report(arguments.out)  # its curves mark what went wrong
+        raise
     print(f'{"trained" if finished else "stopped; --resume goes on"}: {write_report(arguments.out)}')
     return 0 if finished else 130
 

@@ -32,7 +32,7 @@ class PortableProjection(nn.Cell):
         self.linear = projection.linear
 
     def construct(self, x):
-        rows = self.linear(x.reshape(-1, x.shape[-1]))
+        rows = ops.cast(self.linear(x.reshape(-1, x.shape[-1])), ms.float32)
         rows = rows / ops.sqrt((rows * rows).sum(-1, keepdims=True) + NORM_EPS)
         return rows.reshape(x.shape[:-1] + (-1,))
 

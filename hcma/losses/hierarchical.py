@@ -8,7 +8,6 @@ from hcma.losses.contrastive import info_nce, positives, sigmoid_loss, word_cont
 from hcma.losses.matching import BlockwiseHardNegatives, Matching
 from hcma.models.attention import InPair
 from hcma.models.levels import LevelScores
-from hcma.models.scores import SentenceGlobal
 
 
 class HierarchicalLoss(nn.Cell):
@@ -44,7 +43,7 @@ class HierarchicalLoss(nn.Cell):
             self.hard_in_blocks = BlockwiseHardNegatives(self.matching.hard, scores, floats) if scores else None
 
     def _blockwise(self, place, floats):
-        score = SentenceGlobal() if place is None else self.model.scores.local
+        score = self.model.scores.sentence_global if place is None else self.model.scores.local
         if self.contrast == 'sigmoid':
             return BlockwiseSigmoid(score, floats)
         return BlockwiseSoftmax(score, self.smoothing, floats)

@@ -5,6 +5,7 @@ precomputed index and multiplying once. Pictures travel as (B, height * width, c
 """
 import math
 
+import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
@@ -56,7 +57,11 @@ class Neighbourhoods(nn.Cell):
 
 
 class Convolution(nn.Cell):
-    """A padded 3 x 3 convolution of square pictures, (B, side**2, inputs) to (B, out_side**2, outputs)."""
+    """A padded 3 x 3 convolution of square pictures, (B, side**2, inputs) to (B, out_side**2, outputs).
+
+    Weights are float32; the convolution is made, and given, in the type ``compute``.
+    """
+    compute = ms.float32
 
     def __init__(self, side, inputs, outputs, stride, init):
         super().__init__()
@@ -72,12 +77,13 @@ class Convolution(nn.Cell):
             self.neighbourhoods = Neighbourhoods(side, stride)
 
     def construct(self, x):
-        batch = x.shape[0]
+        batch, x = x.shape[0], ops.cast(x, self.compute)
+        weight, bias = ops.cast(self.weight, self.compute), ops.cast(self.bias, self.compute)
         if self.native:
             picture = x.transpose(0, 2, 1).reshape(batch, self.inputs, self.side, self.side)
-            kernel = self.weight.reshape(KERNEL, KERNEL, self.inputs, self.outputs).transpose(3, 2, 0, 1)
+            kernel = weight.reshape(KERNEL, KERNEL, self.inputs, self.outputs).transpose(3, 2, 0, 1)
             y = self.convolve(picture, kernel).reshape(batch, self.outputs, -1).transpose(0, 2, 1)
-            return y + self.bias
+            return y + bias
         seen = self.neighbourhoods(x)
-        y = self.product(seen.reshape(-1, KERNEL * KERNEL * self.inputs), self.weight)
-        return (y + self.bias).reshape(batch, -1, self.outputs)
+        y = self.product(seen.reshape(-1, KERNEL * KERNEL * self.inputs), weight)
+        return (y + bias).reshape(batch, -1, self.outputs)

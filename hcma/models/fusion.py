@@ -2,6 +2,7 @@
 
 As in ALBEF (Li et al., 2021), the head sees pairs that the cosines already find alike.
 """
+import mindspore as ms
 from mindspore import nn, ops
 
 from hcma.models.layers import LayerNorm, Linear
@@ -24,7 +25,7 @@ class FusionBlock(nn.Cell):
 
 
 class Fusion(nn.Cell):
-    """The log-odds that text i and image i match, (B,), for B pairs.
+    """The log-odds that text i and image i match, (B,) in float32, for B pairs.
 
     ``construct(text, image)`` takes what ``text_parts`` and ``image_parts`` pick out of the towers' features. The fused
     words are averaged over the mask and joined with the product of sentence and global feature.
@@ -45,8 +46,8 @@ class Fusion(nn.Cell):
         word_BLD, _ = self._fused(text, image)
         _, mask_BL, sentence_BD = text
         mean_BD = (word_BLD * ops.expand_dims(mask_BL, -1)).sum(1) / ops.maximum(mask_BL.sum(1, keepdims=True), 1.0)
-        x = self.norm(ops.concat((mean_BD, sentence_BD * self.adapt(image[1])), -1))
-        return self.out(ops.relu(self.hidden(x))).reshape(-1)
+        x = self.norm(ops.concat((mean_BD, sentence_BD * ops.cast(self.adapt(image[1]), ms.float32)), -1))
+        return ops.cast(self.out(ops.relu(self.hidden(x))).reshape(-1), ms.float32)
 
     def text_parts(self, text):
         """Of the text tower's features the encoder's words (B, L, D), their mask (B, L) and its sentence (B, D)."""

@@ -12,13 +12,15 @@ NORM_EPS = 1e-12
 
 
 def normalise(x):
-    """Rows of ``x`` (..., D) at length 1, in float32; a row of zeros stays zero, with a finite gradient.
+    """Rows of ``x`` (..., D) at length 1, in float32; a row of zeros (shorter than 1e-6) is zero, as its gradient is.
 
     Written out because ``ops.L2Normalize`` is thousands of times slower on CPU and a division by ``ops.norm``
-    is NaN for a zero row.
+    is NaN for a zero row. Without the mask the gradient of a zero row would be a million times what comes in, which
+    overflows in float16 whatever the loss scale.
     """
     x = ops.cast(x, ms.float32)
-    return x * ops.rsqrt((x * x).sum(-1, keepdims=True) + NORM_EPS)
+    square = (x * x).sum(-1, keepdims=True)
+    return x * (ops.rsqrt(square + NORM_EPS) * ops.cast(square > NORM_EPS, ms.float32))
 
 
 class Init:
@@ -34,7 +36,11 @@ class Init:
 
 
 class Linear(nn.Cell):
-    """``x`` (N, inputs) to (N, outputs): a 2-D product and a bias (``nn.Dense`` on 3-D inputs is slower on CPU)."""
+    """``x`` (N, inputs) to (N, outputs): a 2-D product and a bias (``nn.Dense`` on 3-D inputs is slower on CPU).
+
+    Weights are float32; the product is made, and given, in the type ``compute``.
+    """
+    compute = ms.float32
 
     def __init__(self, inputs, outputs, init, bias=True, std=None):
         super().__init__()
@@ -44,8 +50,8 @@ class Linear(nn.Cell):
         self.product = ops.MatMul(transpose_b=True)
 
     def construct(self, x):
-        y = self.product(x, self.weight)
-        return y if self.bias is None else y + self.bias
+        y = self.product(ops.cast(x, self.compute), ops.cast(self.weight, self.compute))
+        return y if self.bias is None else y + ops.cast(self.bias, self.compute)
 
 
 class LayerNorm(nn.Cell):

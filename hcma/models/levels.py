@@ -2,7 +2,7 @@
 from mindspore import nn
 
 from hcma.models.attention import Attention, AttentionPairs
-from hcma.models.scores import LateInteraction, LateInteractionPairs, sentence_global, sentence_global_pairs
+from hcma.models.scores import LateInteraction, LateInteractionPairs, SentenceGlobal, SentenceGlobalPairs
 
 # The local levels compare many parts of a text, some of them excluded by a mask, with many parts of an image.
 LOCAL = {'word_patch': ('word', 'word_mask', 'patch'), 'phrase_region': ('phrase', 'phrase_mask', 'region')}
@@ -42,7 +42,7 @@ class LevelScores(nn.Cell):
         self.places = tuple(None if level not in LOCAL else
                             tuple((text if name in text else image).index(name) for name in LOCAL[level])
                             for level in levels)
-        self.sentence_global = sentence_global_pairs if pairs else sentence_global
+        self.sentence_global = (SentenceGlobalPairs if pairs else SentenceGlobal)()
         self.local = SCORES[kind][pairs]()
 
     def construct(self, text, image):
@@ -55,5 +55,5 @@ class LevelScores(nn.Cell):
         """The score of one level."""
         place = self.places[number]
         if place is None:
-            return self.sentence_global(text[0], image[0])
+            return self.sentence_global(text[0], None, image[0])
         return self.local(text[place[0]], text[place[1]], image[place[2]])

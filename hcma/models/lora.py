@@ -2,7 +2,7 @@
 import math
 
 import numpy as np
-from mindspore import Parameter, Tensor
+from mindspore import Parameter, Tensor, ops
 
 from hcma.models.layers import Init, Linear
 
@@ -24,8 +24,10 @@ class LoRALinear(Linear):
         self.lora_up = Parameter(Tensor(np.zeros((outputs, rank), np.float32)))
 
     def construct(self, x):
-        added = self.product(self.product(x, self.lora_down), self.lora_up)
-        return self.product(x, self.weight) + self.bias + self.factor * added
+        x = ops.cast(x, self.compute)
+        down, up = ops.cast(self.lora_down, self.compute), ops.cast(self.lora_up, self.compute)
+        base = self.product(x, ops.cast(self.weight, self.compute)) + ops.cast(self.bias, self.compute)
+        return base + self.factor * self.product(self.product(x, down), up)
 
 
 def linear_of(train, lora, init):

@@ -12,34 +12,40 @@ from hcma.kernels import cells as compiled
 BELOW_EVERY_COSINE = -4.0
 
 
-def sentence_global(sentence_BE, global_BE):
-    """Cosine of every sentence with every global image feature, (B_text, B_image)."""
-    return ops.MatMul(transpose_b=True)(sentence_BE, global_BE)
-
-
-def sentence_global_pairs(sentence_BE, global_BE):
-    """Cosine of each sentence with its own image, (B,)."""
-    return (sentence_BE * global_BE).sum(-1)
-
-
 class SentenceGlobal(nn.Cell):
-    """``sentence_global`` as a cell that is called like those of local levels; there is no mask to heed."""
+    """Cosine of every sentence with every global image feature, (T, E), (I, E) to (T, I) in float32.
+
+    The products are made in the type ``compute``. Called like the local levels, though there is no mask to heed.
+    """
+    compute = ms.float32
+
+    def __init__(self):
+        super().__init__()
+        self.product = ops.MatMul(transpose_b=True)
 
     def construct(self, sentence_TE, mask, global_IE):
-        return sentence_global(sentence_TE, global_IE)
+        cosine = self.product(ops.cast(sentence_TE, self.compute), ops.cast(global_IE, self.compute))
+        return ops.cast(cosine, ms.float32)
 
     def floats(self, text_shape, image_shape):
         """How many numbers are in memory for each pair, besides its score."""
         return 0
 
 
+class SentenceGlobalPairs(nn.Cell):
+    """Cosine of each sentence with its own image, (B, E), (B, E) to (B,), called like ``SentenceGlobal``."""
+
+    def construct(self, sentence_BE, mask, global_BE):
+        return (sentence_BE * global_BE).sum(-1)
+
+
 class BestMatches(nn.Cell):
     """The best patch for every word and the best word for every patch, over all pairs of texts and images.
 
-    ``construct(word (T, L, E), patch (I, P, E))`` gives the maxima over patches (T, L, I), their positions, the
-    maxima over words (T, I, P), and their positions. The backward pass writes each gradient to the one product that
-    won; comparing all T x L x I x P products with their maxima, as automatic differentiation does, takes twice as
-    long on CPU.
+    ``construct(word (T, L, E), patch (I, P, E))``, both of one type, gives in float32 the maxima over patches
+    (T, L, I), their positions, the maxima over words (T, I, P), and their positions. The backward pass writes each
+    gradient to the one product that won; comparing all T x L x I x P products with their maxima, as automatic
+    differentiation does, takes twice as long on CPU.
     """
 
     def __init__(self):
@@ -55,7 +61,7 @@ class BestMatches(nn.Cell):
         texts, words, width = word_TLE.shape
         images, patches, _ = patch_IPE.shape
         cosine = self.product(word_TLE.reshape(-1, width), patch_IPE.reshape(-1, width))
-        cosine = cosine.reshape(texts, words, images, patches)
+        cosine = ops.cast(cosine.reshape(texts, words, images, patches), ms.float32)
         patch_at, patch_best = self.best_patch(cosine)
         word_at, word_best = self.best_word(cosine)
         return patch_best, patch_at, word_best, word_at
@@ -73,9 +79,10 @@ class BestMatches(nn.Cell):
         gradient = ops.concat((dout[0].reshape(-1), dout[2].reshape(-1)))
         dcosine = self.scatter(index, gradient, (texts * words * images * patches,))
         dcosine = dcosine.reshape(texts * words, images * patches)
-        dword = ops.matmul(dcosine, patch_IPE.reshape(-1, width)).reshape(word_TLE.shape)
-        dpatch = self.transposed_product(dcosine, word_TLE.reshape(-1, width)).reshape(patch_IPE.shape)
-        return dword, dpatch
+        word, patch = ops.cast(word_TLE, ms.float32), ops.cast(patch_IPE, ms.float32)
+        dword = ops.matmul(dcosine, patch.reshape(-1, width)).reshape(word_TLE.shape)
+        dpatch = self.transposed_product(dcosine, word.reshape(-1, width)).reshape(patch_IPE.shape)
+        return ops.cast(dword, word_TLE.dtype), ops.cast(dpatch, patch_IPE.dtype)
 
 
 class LateInteraction(nn.Cell):
@@ -83,7 +90,9 @@ class LateInteraction(nn.Cell):
 
     The first half is the text-to-image direction of FILIP (Yao et al., 2021), the second its image-to-text
     direction. ``construct(word (T, L, E), mask (T, L), patch (I, P, E))`` gives (T, I); a text without words scores 0.
+    The factors of the products are of the type ``compute``, all else is float32.
     """
+    compute = ms.float32
 
     def __init__(self):
         super().__init__()
@@ -92,7 +101,11 @@ class LateInteraction(nn.Cell):
 
     def construct(self, word_TLE, mask_TL, patch_IPE):
         one = ops.ones(patch_IPE.shape[:2] + (1,), patch_IPE.dtype)
-        best_patch, _, best_word, _ = self.best_matches(_with_mask(word_TLE, mask_TL), ops.concat((patch_IPE, one), -1))
+        word = ops.cast(_with_mask(word_TLE, mask_TL), self.compute)
+        patch = ops.cast(ops.concat((patch_IPE, one), -1), self.compute)
+        if self.is_compiled:  # the kernel multiplies in float32
+            word, patch = ops.cast(word, ms.float32), ops.cast(patch, ms.float32)
+        best_patch, _, best_word, _ = self.best_matches(word, patch)
         return _mean_of_bests((best_patch * ops.expand_dims(mask_TL, -1)).sum(1), best_word.mean(-1),
                               mask_TL.sum(1, keepdims=True))
 

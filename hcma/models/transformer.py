@@ -11,17 +11,37 @@ from hcma.models.layers import ACTIVATIONS, LayerNorm, Linear, softmax
 EXCLUDED = -1e4
 
 
+class Scores(nn.Cell):
+    """Scaled products of queries and keys, (B, H, N, D'), (B, H, M, D') to (B, H, N, M), in float32 whatever they are.
+
+    A float16 score would end at 65504. The backward pass casts anew, so that a step holds queries and keys in their own
+    type only.
+    """
+
+    def __init__(self, head_width):
+        super().__init__()
+        self.scale = 1 / math.sqrt(head_width)
+        self.product, self.transposed_product = ops.BatchMatMul(transpose_b=True), ops.BatchMatMul(transpose_a=True)
+        self.plain_product = ops.BatchMatMul()
+
+    def construct(self, query, key):
+        return self.product(ops.cast(query, ms.float32) * self.scale, ops.cast(key, ms.float32))
+
+    def bprop(self, query, key, out, dout):
+        dquery = self.plain_product(dout, ops.cast(key, ms.float32)) * self.scale
+        dkey = self.transposed_product(dout, ops.cast(query, ms.float32) * self.scale)
+        return ops.cast(dquery, query.dtype), ops.cast(dkey, key.dtype)
+
+
 class SelfAttention(nn.Cell):
     """Multi-head self-attention of ``x`` (B, N, D); ``bias`` (B or 1, 1, N, N) is added to the scores."""
 
     def __init__(self, width, heads, init, linear=Linear):
         super().__init__()
         self.width, self.heads, self.head_width = width, heads, width // heads
-        self.scale = 1 / math.sqrt(self.head_width)
         self.query_key_value = linear(width, 3 * width, init)
         self.out = linear(width, width, init)
-        self.scores = ops.BatchMatMul(transpose_b=True)
-        self.context = ops.BatchMatMul()
+        self.scores, self.context = Scores(self.head_width), ops.BatchMatMul()
         self.softmax = softmax()
 
     def construct(self, x, bias):
@@ -29,7 +49,7 @@ class SelfAttention(nn.Cell):
         projected = self.query_key_value(x.reshape(-1, width))
         query, key, value = ops.split(projected, width, -1)
         query, key, value = self._heads(query, batch), self._heads(key, batch), self._heads(value, batch)
-        scores = ops.cast(self.scores(query * self.scale, key), ms.float32)
+        scores = self.scores(query, key)
         if bias is not None:
             scores = scores + bias
         weights = ops.cast(self.softmax(scores), value.dtype)
@@ -45,19 +65,20 @@ class CrossAttention(nn.Cell):
 
     def __init__(self, width, heads, init):
         super().__init__()
-        self.heads, self.scale = heads, 1 / math.sqrt(width // heads)
+        self.heads = heads
         self.query = Linear(width, width, init)
         self.key_value = Linear(width, 2 * width, init)
         self.out = Linear(width, width, init)
-        self.scores, self.context = ops.BatchMatMul(transpose_b=True), ops.BatchMatMul()
+        self.scores, self.context = Scores(width // heads), ops.BatchMatMul()
         self.softmax = softmax()
 
     def construct(self, word_BLD, patch_BPD):
         batch, words, width = word_BLD.shape
-        query = self._heads(self.query(word_BLD.reshape(-1, width)) * self.scale, batch)
+        query = self._heads(self.query(word_BLD.reshape(-1, width)), batch)
         key, value = ops.split(self.key_value(patch_BPD.reshape(-1, width)), width, -1)
-        weights = self.softmax(self.scores(query, self._heads(key, batch)))
-        mixed = self.context(weights, self._heads(value, batch)).transpose(0, 2, 1, 3).reshape(-1, width)
+        key, value = self._heads(key, batch), self._heads(value, batch)
+        weights = self.softmax(self.scores(query, key))
+        mixed = self.context(ops.cast(weights, value.dtype), value).transpose(0, 2, 1, 3).reshape(-1, width)
         return self.out(mixed).reshape(batch, words, width), weights
 
     def _heads(self, x, batch):

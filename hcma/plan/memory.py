@@ -5,25 +5,27 @@ from typing import Optional
 from hcma.plan import cpu
 from hcma.plan.activations import Held, encoder
 from hcma.plan.levels import features, fusion, projections, samples, scores, towers
-from hcma.plan.parameters import parts
+from hcma.plan.parameters import linears, parts
 
 GIB = 2 ** 30
 # What a card keeps back: its runtime, communication, and what lies unused between buffers. An assumption.
 RESERVED = 0.08
 # With micro-batches the scores of a level are made block by block, in at most so many bytes.
 SCORE_BLOCK = 2 ** 28
+_SIZES = {'fp32': 4, 'fp16': 2, 'bf16': 2}  # bytes of a number
 
 
 @dataclass(frozen=True)
 class Setting:
     """How a recipe is carried out.
 
-    ``compute`` is fp32, fp16 or bf16: the type of products, activations and weights. With a 16-bit type trained weights
+    ``compute`` 'recipe' is what hcma does: products in the types of the recipe's section ``precision``, weights in
+    float32. fp32, fp16 and bf16 are the type of products, activations and weights; with a 16-bit type trained weights
     have float32 ``masters``, or not. The ``optimizer`` state (moments, masters) is on the 'device', 'sharded' over all
     ``devices``, or on the 'host'. Micro-batches of None are whole batches, the encoders together in one graph.
     """
     device: str = 'ascend-910b'
-    compute: str = 'fp32'
+    compute: str = 'recipe'
     masters: bool = True
     optimizer: str = 'device'
     devices: int = 1
@@ -78,7 +80,7 @@ def activations(recipe, setting, recompute=True):
 
 
 def _on_card(recipe, setting):
-    size = 4 if setting.compute == 'fp32' else 2
+    size, sizes = _SIZES.get(setting.compute, 4), _sizes(recipe, setting)
     counts = parts(recipe)
     trained = sum(part.trained for part in counts)
     off, share = setting.optimizer == 'host', setting.devices if setting.optimizer == 'sharded' else 1
@@ -86,15 +88,32 @@ def _on_card(recipe, setting):
     gradient = 4 if size == 4 or masters else 2
     held = activations(recipe, setting)
     batch = recipe.train.batch_size  # features of all devices meet in the loss
-    levels = _bytes(scores(recipe, batch, batch * setting.devices, False), size)
+    levels = _bytes(scores(recipe, batch, batch * setting.devices, False), sizes['loss'])
     if setting.image_micro_batch is not None or setting.text_micro_batch is not None:  # one encoder at a time
         held[min(held, key=held.get)] = 0
         levels = min(levels, SCORE_BLOCK * len(recipe.loss.levels))
-    return Needs(weights=size * sum(part.total for part in counts), masters=4 * trained * masters / share,
+    return Needs(weights=size * sum(part.total for part in counts) + _copies(recipe, setting),
+                 masters=4 * trained * masters / share,
                  gradients=gradient * trained, optimizer=0 if off else 8 * trained / share,
                  features=8 * _features(recipe) * (1 + setting.devices * (setting.devices > 1)),
-                 loss=levels + _bytes(fusion(recipe, batch), size),
+                 loss=levels + _bytes(fusion(recipe, batch), sizes['loss']),
                  workspace=2 * gradient * max(part.largest for part in counts), **held)
+
+
+def _sizes(recipe, setting):
+    """Bytes of a number that products read, for each part of the model; ``auto`` is bf16 on a card."""
+    return {part: _SIZES.get(setting.compute, 4 if name == 'fp32' else 2)
+            for part, name in recipe.precision.types().items()}
+
+
+def _copies(recipe, setting):
+    """Bytes of the 16-bit copies of float32 weights that the backward pass reads."""
+    if setting.compute != 'recipe':
+        return 0
+    sizes = _sizes(recipe, setting)
+    held = [tower for name, tower, _ in towers(recipe)
+            if sizes[name] == 2 and tower.train != 'frozen' and tower.recompute == 'off']
+    return 2 * sum(tower.depth * sum(inputs * outputs for inputs, outputs in linears(tower)) for tower in held)
 
 
 def _features(recipe):
@@ -103,7 +122,7 @@ def _features(recipe):
 
 
 def _activations(recipe, name, batch, setting, recompute):
-    size = 4 if setting.compute == 'fp32' else 2
+    size = _sizes(recipe, setting)[name]
     tower, rows = {name: (tower, rows) for name, tower, rows in towers(recipe)}[name]
     whole, freed, one = encoder(recipe, tower)
     held = projections(recipe, rows, tower)

@@ -19,7 +19,8 @@ def plan(recipe, setting, memory):
     fits = found.fits(enough)
     return {'name': recipe.name, 'vocabulary': recipe.model.text.vocab_size, 'batch_size': recipe.train.batch_size,
             'parts': [asdict(part) for part in counts], 'parameters': sum(part.total for part in counts),
-            'trained': sum(part.trained for part in counts), 'setting': asdict(setting), 'memory': memory,
+            'trained': sum(part.trained for part in counts), 'precision': recipe.precision.types(),
+            'setting': asdict(setting), 'memory': memory,
             'usable': enough, 'bytes': {**asdict(found), 'total': found.total}, 'fits': fits,
             'activations': _activations(recipe, setting), 'devices': _devices(recipe, setting),
             'options': [] if fits else [{'changes': option.changes, 'total': option.needs.total}
@@ -55,7 +56,8 @@ def plan_table(result):
              f'(a vocabulary of {result["vocabulary"]:,} tokens, the most that the recipe allows)', '',
              align([['part', 'parameters', 'trained'],
                     *([part['name'], f'{part["total"]:,}', f'{part["trained"]:,}'] for part in result['parts'])]), '',
-             f'each of {setting["devices"]} × {setting["device"]}, a batch of {size} on each, {setting["compute"]}',
+             f'each of {setting["devices"]} × {setting["device"]}, a batch of {size} on each, computing in '
+             f'{_types(result)}',
              align([['what', 'GiB'], *held]), '']
     if 0 in (result['bytes']['image'], result['bytes']['text']):
         lines += ['in micro-batches the encoders take turns: the one that holds more counts', '']
@@ -68,12 +70,18 @@ def plan_table(result):
     lines.append(f'{"fits" if result["fits"] else "does not fit"}: {_gib(result["bytes"]["total"])} of the '
                  f'{_gib(result["usable"])} GiB that {_gib(result["memory"])} leave beside the runtime')
     if setting['device'] != 'cpu':
-        lines.append('counted, not measured: hcma was never run on such a device, and trains in fp32 on one'
-                     ' (docs/planning.md)')
+        lines.append('counted, not measured: hcma was never run on such a device (docs/planning.md)')
     if not result['fits']:
         lines += ['', 'it would fit with' if result['options'] else 'nothing makes it fit: plan a smaller model']
         lines += [f'  {" ".join(option["changes"])}: {_gib(option["total"])} GiB' for option in result['options']]
     return '\n'.join(lines)
+
+
+def _types(result):
+    if result['setting']['compute'] != 'recipe':
+        return result['setting']['compute']
+    types = result['precision']
+    return 'fp32' if set(types.values()) == {'fp32'} else ', '.join(f'{name} ({part})' for part, name in types.items())
 
 
 def _gib(value):

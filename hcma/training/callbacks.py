@@ -16,13 +16,15 @@ class StepLog(Callback):
     """Writes a line of ``log.jsonl`` for every step, speed and shares of time being those of the lines written with it.
 
     The steps' metrics stay on the device until ``every`` of them wait: reading each at once would make the host and
-    the device wait for each other. ``latest`` is the last line written.
+    the device wait for each other. ``latest`` is the last line written, ``unread`` are those that the stability monitor
+    has not taken yet.
     """
 
     def __init__(self, run_dir, every=10):
         self.path = run_dir / LOG
         self.every = every
         self.latest = {}
+        self.unread = []
         self.waiting = []
 
     def on_train_begin(self, run_context):
@@ -50,17 +52,25 @@ class StepLog(Callback):
                  **shares(run.train_network.clock.since(self.before), seconds)}
         for (step, epoch, *_), row in zip(self.waiting, rows):
             self.latest = {'step': step, 'epoch': epoch, **dict(zip(names, row)), **speed}
-            self.file.write(json.dumps({key: _strict(value) for key, value in self.latest.items()}) + '\n')
+            self.unread.append(self.latest)
+            self._write(self.latest)
         self.waiting.clear()
         self._restart(run)
 
     def _restart(self, run):
         self.started, self.before = time.perf_counter(), dict(run.train_network.clock.seconds)
 
+    def event(self, kind, step, **details):
+        """Write a line for what happened at ``step``, which the report marks in its curves."""
+        self._write({'event': kind, 'step': step, **details})
+
+    def _write(self, line):
+        self.file.write(json.dumps({key: _strict(value) for key, value in line.items()}) + '\n')
+
 
 def _strict(value):
     """JSON has no NaN and no infinity: a step that overflowed has null there."""
-    return value if math.isfinite(value) else None
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class ProgressBar(Callback):
@@ -93,8 +103,8 @@ class ProgressBar(Callback):
 class Checkpoints(Callback):
     """A checkpoint every ``train.checkpoint_every`` steps, and one where the run ends."""
 
-    def __init__(self, run_dir, task, log):
-        self.run_dir, self.task, self.log = run_dir, task, log
+    def __init__(self, run_dir, task, log, monitor):
+        self.run_dir, self.task, self.log, self.monitor = run_dir, task, log, monitor
         self.train = task.recipe.train
 
     def on_train_begin(self, run_context):
@@ -109,11 +119,11 @@ class Checkpoints(Callback):
         self.save(run_context.original_args())
 
     def save(self, run):
-        """Write the checkpoint of this step, if it is not there, then drop old ones."""
-        if self.saved == run.cur_step_num:
+        """Write the checkpoint of this step, if it is not there, then drop old ones; none of a run that failed."""
+        if self.saved == run.cur_step_num or run.failure is not None:
             return
         self.log.flush(run)  # the log never lags behind a checkpoint
-        progress = {'step': str(run.cur_step_num), 'data': self.task.fingerprint}
+        progress = {'step': str(run.cur_step_num), 'data': self.task.fingerprint, 'monitor': self.monitor.state()}
         save_checkpoint(checkpoint_path(self.run_dir, run.cur_step_num), run.train_network, self.task.recipe,
                         self.task.tokenizer, progress, self.task.files)
         keep_newest(self.run_dir, self.train.keep_checkpoints)

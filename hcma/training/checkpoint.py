@@ -101,6 +101,11 @@ def checkpoints(run_dir):
     return sorted(found)
 
 
+def checkpoint_step(path):
+    """After how many batches the checkpoint ``path`` was written."""
+    return int(_NAME.fullmatch(path.name)[1])
+
+
 def checkpoint_path(run_dir, step):
     """Where the checkpoint after ``step`` batches belongs."""
     return Path(run_dir) / 'checkpoints' / f'step_{step:08d}'
@@ -171,6 +176,7 @@ def _arrays(parameters):
 
 
 def _state(step_cell):
-    """Every parameter of the step that is not the model's."""
-    weights = {id(parameter) for parameter in step_cell.network.model.get_parameters()}
-    return [parameter for parameter in step_cell.get_parameters() if id(parameter) not in weights]
+    """Every parameter of the step but the model's, and the rate's factor, which the stability monitor sets."""
+    left_out = {id(parameter) for parameter in step_cell.network.model.get_parameters()}
+    left_out.add(id(step_cell.optimizer.lr_factor))
+    return [parameter for parameter in step_cell.get_parameters() if id(parameter) not in left_out]

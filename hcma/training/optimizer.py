@@ -43,8 +43,9 @@ class AdamW(nn.Cell):
 
     MindSpore's ``nn.AdamWeightDecay`` has no bias correction and ``experimental.optim.AdamW`` is slow, so this drives
     the fused ``Adam`` operation; its epsilon is scaled so that it acts after the bias correction, as in the paper.
-    ``construct(gradients)`` updates everything in place and counts the step, which drives the schedule too. ``rates``
-    are the parameters' shares of the learning rate, 1 where they are left out.
+    ``lr_factor`` multiplies the schedule's rate; the host may change it between steps. ``rates`` are the parameters'
+    shares of the learning rate, 1 where they are left out.
+    ``construct(gradients)`` updates everything in place and counts the step, which drives the schedule too.
     """
 
     def __init__(self, parameters, decays, schedule, betas, eps, rates=None):
@@ -57,6 +58,7 @@ class AdamW(nn.Cell):
         self.decays = tuple(Tensor(decay, ms.float32) for decay in decays)
         self.rates = tuple(Tensor(rate, ms.float32) for rate in rates or [1.0] * len(parameters))
         self.schedule = schedule
+        self.lr_factor = Parameter(Tensor(1.0, ms.float32), name='lr_factor', requires_grad=False)
         self.step = Parameter(Tensor(0, ms.int32), name='step', requires_grad=False)
         self.beta1, self.beta2 = (Tensor(beta, ms.float32) for beta in betas)
         self.log_betas = tuple(float(np.log(max(beta, 1e-30))) for beta in betas)
@@ -66,7 +68,7 @@ class AdamW(nn.Cell):
 
     def learning_rate(self):
         """The rate that the next update will use, a float32 scalar."""
-        return self.schedule(self.step)
+        return self.schedule(self.step) * self.lr_factor
 
     def construct(self, gradients):
         lr = self.learning_rate()
@@ -79,11 +81,11 @@ class AdamW(nn.Cell):
         return ops.depend(ops.assign(self.step, self.step + 1), done)
 
 
-def build_optimizer(network, train, total_steps):
-    """AdamW for the trainable parameters of ``network`` as the recipe's ``train`` section says."""
+def build_optimizer(network, train, total_steps, peak=None):
+    """AdamW for what ``network`` trains, as the recipe's ``train`` section says; ``peak`` replaces its ``lr``."""
     parameters = network.trainable_params()
     decays = [train.weight_decay if decays_weight(p, train.decay_embeddings) else 0.0 for p in parameters]
-    schedule = WarmupCosine(train.lr, total_steps, round(train.warmup * total_steps), train.final_lr)
+    schedule = WarmupCosine(peak or train.lr, total_steps, round(train.warmup * total_steps), train.final_lr)
     rates = layer_rates([parameter.name for parameter in parameters], train.layer_decay)
     return AdamW(parameters, decays, schedule, train.betas, train.eps, rates)
 

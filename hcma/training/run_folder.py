@@ -10,7 +10,7 @@ LOG, METRICS, RECIPE = 'log.jsonl', 'metrics.json', 'recipe.yaml'
 # What may differ when a run is resumed: it changes how the run is carried out, not what it computes.
 FREE_ON_RESUME = {('data', 'train'), ('data', 'workers'), ('data', 'prefetch'), ('train', 'checkpoint_every'),
                   ('train', 'keep_checkpoints'), ('evaluate',), ('name',), ('model', 'image', 'recompute'),
-                  ('model', 'text', 'recompute'), ('model', 'weights')}
+                  ('model', 'text', 'recompute'), ('model', 'weights'), ('stability',)}
 
 
 def open_run(run_dir, recipe, resume):
@@ -41,12 +41,19 @@ def run_of(path):
 
 
 def truncate_log(run_dir, step):
-    """Drop the lines of steps beyond ``step``: a killed run may have logged more than its last checkpoint holds."""
+    """Drop the lines beyond ``step``: a killed run may have logged more than its last checkpoint holds.
+
+    Of an event it counts when it was noticed; one without a step belongs to the step before it.
+    """
     path = Path(run_dir) / LOG
     if not path.exists():
         return
-    kept = [line for line in path.read_text(encoding='utf-8').splitlines() if _step(line) <= step]
-    _replace(path, ''.join(line + '\n' for line in kept))
+    kept, latest = [], 0
+    for line in path.read_text(encoding='utf-8').splitlines():
+        latest = _step(line, latest)
+        if latest <= step:
+            kept.append(line + '\n')
+    _replace(path, ''.join(kept))
 
 
 def update_metrics(run_dir, **sections):
@@ -67,11 +74,12 @@ def _replace(path, text):
     os.replace(partial, path)
 
 
-def _step(line):
+def _step(line, latest):
     try:
-        return json.loads(line)['step']
-    except (ValueError, KeyError):
+        row = json.loads(line)
+    except ValueError:
         return float('inf')  # a line that a killed run wrote in part
+    return row.get('noticed', row.get('step', latest))
 
 
 def _require_same(old, new, run_dir):

@@ -36,6 +36,14 @@ class StagedTrainStep(HCMATrainStep):
         self.image.size, self.text.size = images, texts
 
     def __call__(self, *columns):
+        loss, parts, gradients = self._gradients(columns)
+        with self.clock.part('update'):
+            return self.compiled(loss, parts, *[gradients[parameter.name] for parameter in self.weights])
+
+    def gradients(self, *columns):
+        return self._gradients(columns)[2]
+
+    def _gradients(self, columns):
         part = self.clock.part
         with part('texts'):
             image, text, rest = self.network.split(columns)
@@ -48,8 +56,7 @@ class StagedTrainStep(HCMATrainStep):
             gradients.update(self.text.gradients(pulls[len(images):], *text))
         with part('images'):
             gradients.update(self.image.gradients(pulls[:len(images)], *image))
-        with part('update'):
-            return self.compiled(loss, parts, *[gradients[parameter.name] for parameter in self.weights])
+        return loss, parts, gradients
 
     def construct(self, loss, parts, *gradients):
         return self.update(loss, parts, gradients, self._steering())

@@ -58,6 +58,10 @@ class HCMATrainStep(nn.TrainOneStepCell):
         weights = [f'weight_{term}' for term in self.network.model.terms] if self.learns_weights else []
         return ['loss', *self.network.part_names, *scales, *weights, 'grad_norm', 'loss_scale', 'overflow', 'lr']
 
+    def gradients(self, *inputs):
+        """The gradients of the scaled loss, {name: gradient}, of a step that is not taken."""
+        return dict(zip([parameter.name for parameter in self.weights], self.value_and_grad(*inputs)[1]))
+
     def construct(self, *inputs):
         steering = self._steering()
         (_, loss, parts), gradients = self.value_and_grad(*inputs)

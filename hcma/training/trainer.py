@@ -2,15 +2,18 @@
 import sys
 import time
 
+import mindspore as ms
 from mindspore.train.callback import RunContext
 from mindspore.train.loss_scale_manager import DynamicLossScaleManager
 
 from hcma import backend
-from hcma.errors import InputError
+from hcma.errors import Diverged, InputError
 from hcma.training.callbacks import Checkpoints, ProgressBar, StepLog, StopOnSignal
 from hcma.training.checkpoint import checkpoints, load_state
 from hcma.training.clock import DATA, shares
+from hcma.training.monitor import StabilityMonitor
 from hcma.training.optimizer import build_optimizer
+from hcma.training.precision import compute_types, is_mixed, set_precision
 from hcma.training.run_folder import begin_run, open_run, update_metrics
 from hcma.training.scheduler import scheduler_of
 from hcma.training.staged import StagedTrainStep
@@ -23,12 +26,13 @@ def train(recipe, run_dir, resume=False, callbacks=()):
 
     With ``resume`` it goes on from the run's newest checkpoint, to the bit as if it had never stopped. Further
     ``callbacks`` of MindSpore's are driven after the run's own. Raises ``InputError`` where recipe, data or folder do
-    not allow it.
+    not allow it, and ``Diverged`` where it trains no further.
     """
     # ---- data and tokenizer
     task = task_of(recipe)
     recipe = task.recipe
     backend.set_up(recipe.train.mode, recipe.device)
+    compute_types(recipe.precision)  # what the device cannot do is refused before data is read
     run_dir = open_run(run_dir, recipe, resume)
     newest = next(reversed(checkpoints(run_dir)), None)
     task.load(newest)
@@ -36,20 +40,24 @@ def train(recipe, run_dir, resume=False, callbacks=()):
 
     # ---- model and step
     total = sum(batches.steps(epoch) for epoch in range(recipe.train.epochs))
-    step = step_of(task.network(), recipe.train, total)
+    step = step_of(task.network(), recipe, total)
+    log = StepLog(run_dir, recipe.stability.look_every)
+    monitor = StabilityMonitor(run_dir, recipe, log, step)
     done = 0
     if newest is not None:
         progress = load_state(newest, step)
         done = int(progress['step'])
         if progress['data'] != task.fingerprint:
             raise InputError(f'{recipe.data.train}: other data than {run_dir} was trained on; resume with the same')
+        if 'monitor' in progress:  # a run from before there was one has none
+            monitor.restore(progress['monitor'])
     begin_run(run_dir, recipe, done)
     _advise(recipe)
 
     # ---- what happens beside the training
-    log = StepLog(run_dir)
     scheduler = scheduler_of(recipe)
-    callbacks = [log, ProgressBar(log, done), Checkpoints(run_dir, task, log), StopOnSignal(), *scheduler, *callbacks]
+    callbacks = [log, ProgressBar(log, done), monitor, Checkpoints(run_dir, task, log, monitor), StopOnSignal(),
+                 *scheduler, *callbacks]
     run, context = _context(recipe, step, total, done)
     first, start = _position(batches, done)
     run.batch_size = batches.size(first)
@@ -62,7 +70,7 @@ def train(recipe, run_dir, resume=False, callbacks=()):
         _call(callbacks, 'on_train_epoch_begin', context)
         for batch in _timed(batches.epoch(epoch, start if epoch == first else 0), step.clock):
             _call(callbacks, 'on_train_step_begin', context)
-            run.net_outputs = step(*batch)
+            run.batch, run.net_outputs = batch, step(*batch)
             run.cur_step_num += 1
             run.samples += run.batch_size
             _call(callbacks, 'on_train_step_end', context)
@@ -77,11 +85,19 @@ def train(recipe, run_dir, resume=False, callbacks=()):
     _record(run_dir, run, time.perf_counter() - started, time.process_time() - computed, task)
     for one in scheduler:
         update_metrics(run_dir, schedule=one.history)
+    if run.failure is not None:
+        raise Diverged(run.failure)
     return run.cur_step_num == total
 
 
 def _advise(recipe):
-    """Say once what the recipe asks for in vain."""
+    """Say once what the recipe asks for in vain, and in which types it computes where that is not plain."""
+    if any(name != 'fp32' for name in recipe.precision.types().values()):
+        types = compute_types(recipe.precision)
+        told = ', '.join(f'{part} {str(compute).lower()}' for part, compute in types.items())
+        in_vain = not backend.short_types_pay() and any(compute != ms.float32 for compute in types.values())
+        print(f'note: computing in {told}' + ('; on CPU 16 bits are slower, and save no memory' if in_vain else ''),
+              file=sys.stderr)
     towers = {'image': recipe.model.image, 'text': recipe.model.text}
     if any(tower.recompute != 'off' for tower in towers.values()) and not backend.recompute_saves_memory():
         print('note: recompute saves no memory on CPU; smaller batches and micro-batches do', file=sys.stderr)
@@ -93,12 +109,15 @@ def _advise(recipe):
 
 def build_step(recipe, vocab_size, total_steps):
     """The compiled training step of an alignment ``recipe`` with a fresh model, optimizer and loss scale."""
-    return step_of(alignment_network(recipe, vocab_size), recipe.train, total_steps)
+    return step_of(alignment_network(recipe, vocab_size), recipe, total_steps)
 
 
-def step_of(network, train, total_steps):
-    """The training step of ``network``, in one graph or in stages, as the recipe's ``train`` section says."""
-    optimizer = build_optimizer(network, train, total_steps)
+def step_of(network, recipe, total_steps):
+    """The training step of ``network``, in one graph or in stages, in the types of ``recipe.precision``."""
+    train = recipe.train
+    set_precision(network, recipe.precision)
+    peak = train.lr * (recipe.precision.lr_scale if is_mixed(recipe.precision) else 1)
+    optimizer = build_optimizer(network, train, total_steps, peak)
     manager = DynamicLossScaleManager(train.loss_scale.initial, train.loss_scale.factor, train.loss_scale.window)
     if not train.is_staged:
         return HCMATrainStep(network, optimizer, manager, train.clip_norm).set_train()
@@ -116,10 +135,11 @@ def _position(batches, done):
 
 
 def _context(recipe, step, total, done):
-    """What MindSpore's callbacks read: its own names, and ours for batch size, name, all steps and samples."""
+    """What MindSpore's callbacks read: its own names, and ours: sizes, name, the batch, why it failed."""
     run = {'train_network': step, 'network': step.network, 'optimizer': step.optimizer, 'mode': 'train',
            'epoch_num': recipe.train.epochs, 'cur_step_num': done, 'cur_epoch_num': 1, 'net_outputs': None,
-           'dataset_sink_mode': False, 'name': recipe.name, 'total_steps': total, 'samples': 0}
+           'dataset_sink_mode': False, 'name': recipe.name, 'total_steps': total, 'samples': 0,
+           'batch': None, 'failure': None}
     context = RunContext(_Attributes(run))
     return context.original_args(), context
 

@@ -3,7 +3,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Tensor
 
-from hcma.models.scores import (LateInteraction, LateInteractionPairs, sentence_global, sentence_global_pairs,
+from hcma.models.scores import (LateInteraction, LateInteractionPairs, SentenceGlobal, SentenceGlobalPairs,
                                 word_patch_cosines)
 
 TEXTS, IMAGES = 4, 3  # of ``features``
@@ -59,8 +59,8 @@ def test_scores_of_own_pairs_are_the_diagonal_of_all_pairs(features):
     inputs = tensors(word, mask, patch)
     np.testing.assert_allclose(OWN(*inputs).asnumpy(), np.diag(ALL(*inputs).asnumpy()), atol=1e-6)
     sentence, picture = tensors(word[:, 0], patch[:, 0])
-    np.testing.assert_allclose(sentence_global_pairs(sentence, picture).asnumpy(),
-                               np.diag(sentence_global(sentence, picture).asnumpy()), atol=1e-6)
+    np.testing.assert_allclose(SentenceGlobalPairs()(sentence, None, picture).asnumpy(),
+                               np.diag(SentenceGlobal()(sentence, None, picture).asnumpy()), atol=1e-6)
     np.testing.assert_allclose(word_patch_cosines(inputs[0], inputs[2]).asnumpy(),
                                np.einsum('ble,bpe->blp', word, patch), atol=1e-6)
 

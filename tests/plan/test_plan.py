@@ -95,6 +95,18 @@ def test_what_is_said_to_save_saves_what_it_should():
     assert (host.weights, host.masters, host.gradients, host.optimizer) == (2 * trained, 0, 2 * trained, 0)
 
 
+def test_the_recipes_precision_halves_products_and_keeps_weights_in_float32():
+    types = dict.fromkeys(('image', 'text', 'loss'), 'bf16')
+    model = {'preset': 'vit_b32', 'fusion': {'heads': 8}}
+    full, short, image = (needs(recipe_of(model=model, precision=precision), Setting())
+                          for precision in ({}, types, {'image': 'auto'}))
+    assert (short.masters, short.gradients, short.optimizer) == (0, full.gradients, full.optimizer)
+    assert full.weights < short.weights < 1.5 * full.weights  # copies of what products read
+    assert short.image < 0.6 * full.image and short.text < 0.6 * full.text and short.loss < full.loss
+    assert (image.image, image.text, image.loss) == (short.image, full.text, full.loss)
+    assert needs(recipe_of(model=model, precision=types), Setting(compute='fp32')) == full
+
+
 def changed(preset='vit_b32', **model):
     return needs(recipe_of(model={'preset': preset, **model}), Setting())
 
