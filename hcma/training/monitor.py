@@ -25,7 +25,8 @@ class StabilityMonitor(Callback):
         self.stability, self.train = recipe.stability, recipe.train
         learned = step.has_temperatures and step.network.model.log_scale.requires_grad
         watched = [name for name in step.metric_names if learned and name.startswith('scale_')]
-        self.detector = Detector(self.stability, watched, self.train.loss_scale.initial)
+        self.detector = Detector(self.stability, watched, self.train.loss_scale.initial,
+                                 recipe.loss.temperature.minimum)
         self.kept = ['step', 'loss', 'grad_norm', 'loss_scale', 'overflow', *watched]
         self.nonfinite = NonFinite(step.network.model.get_parameters())
         self.lowered_until = self.rollbacks = 0

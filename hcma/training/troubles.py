@@ -3,12 +3,9 @@
 Everything here is plain numbers, a function of the steps alone, and comes back from a checkpoint, so a run that is
 resumed finds what it would have found.
 """
-import math
 from dataclasses import dataclass
 
 import numpy as np
-
-from hcma.models.hcma import MAX_LOG_SCALE
 
 FLOOR = 1.0  # of the loss scale: MindSpore's update halves it no further
 # 1 / 0.6745 makes a median of absolute deviations a standard deviation where values are normal.
@@ -49,12 +46,12 @@ class Detector:
     """``examine(row)`` of each step's metrics gives the list of ``Trouble`` that begins there.
 
     ``stability`` is the recipe's section, ``watched`` are the names of the metrics that are learned 1 / temperatures,
-    ``loss_scale`` is where that starts. A trouble that lasts is told once. ``last_good`` is the last step that was
-    neither a spike nor skipped.
+    ``loss_scale`` is where that starts, ``coldest`` the least temperature. A trouble that lasts is told once.
+    ``last_good`` is the last step that was neither a spike nor skipped.
     """
 
-    def __init__(self, stability, watched, loss_scale):
-        self.stability, self.watched = stability, watched
+    def __init__(self, stability, watched, loss_scale, coldest):
+        self.stability, self.watched, self.largest = stability, watched, 1 / coldest
         self.spikes = {'loss': Spikes(stability.window, stability.loss_deviations),
                        'grad_norm': Spikes(stability.window, stability.gradient_deviations)}
         self.lasting = []
@@ -78,7 +75,7 @@ class Detector:
         else:
             yield from self._spikes(row)
         for name in self.watched:
-            if not 1 + 1e-4 < row[name] < math.exp(MAX_LOG_SCALE) * (1 - 1e-4):
+            if not 1 + 1e-4 < row[name] < self.largest * (1 - 1e-4):
                 yield Trouble(f'temperature_at_clamp_{name.removeprefix("scale_")}', row['step'],
                               self.stability.temperature, {'scale': row[name]})
         if self.has_low_scale():

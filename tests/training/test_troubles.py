@@ -15,7 +15,7 @@ def row(step, loss=2.0, norm=1.0, scale=1024.0, overflow=0.0, temperature=14.0):
 
 
 def detector(**keys):
-    return Detector(Stability(**{'window': 10, **keys}), ['scale_word_patch'], 1024.0)
+    return Detector(Stability(**{'window': 10, **keys}), ['scale_word_patch'], 1024.0, 0.01)
 
 
 def kinds(found, rows):
