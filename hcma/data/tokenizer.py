@@ -67,6 +67,10 @@ class CaptionTokenizer:
                 spans.append([inside[0], inside[-1] + 1])
         return spans
 
+    def offsets(self, caption):
+        """The characters [start, end) of every token between begin and end, in order."""
+        return self.tokenizer.encode(caption, add_special_tokens=False).offsets[:self.length - 2]
+
     def count_truncated(self, captions):
         """How many of ``captions`` lose tokens."""
         return sum(len(encoding.ids) > self.room for encoding in self._encodings(captions))
