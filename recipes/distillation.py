@@ -4,7 +4,7 @@
     recipes/distillation.py --out DIR --teacher RUN --train DATA --test DATA_TEST --choices CHOICES.jsonl
 
 Without --teacher one is trained on scenes first. Student alone and student distilled have the same model, data, epochs
-and seeds, one run after the other; both use the recipe of --config, alone without its section distill. Speed is measured
+and seeds, one run after the other; both use the recipe of --config, alone without its section distill. Speed is taken
 in turn with the teacher's. Runs that are done are kept: start again to go on. Writes distillation.json
 and distillation.md into DIR.
 """

@@ -1,6 +1,7 @@
 """A teacher and its student side by side: what they cost and what they know, from the same data in one process."""
 import statistics
 import time
+from pathlib import Path
 
 import numpy as np
 from mindspore import Tensor
@@ -11,16 +12,17 @@ from hcma.plan.flops import forward_flops
 
 CALLS = 20  # of each tower, of which the median counts
 SIDES = 'teacher', 'student'
+TEACHER_EXAMPLES = Path('examples', 'teacher')
 
 
 def side_by_side(teacher, student, retrieval, limit=None, choice=None):
     """Both runs over the packed data set ``retrieval``, its first ``limit`` images, and the JSONL ``choice`` if given.
 
     Returns {'teacher': results, 'student': results}: ``size`` (parameters, operations and seconds per picture and
-    text), ``retrieval`` and ``choice`` as in ``metrics.json``. Examples of both go into the student's folder, those of
-    the teacher into ``teacher`` in it.
+    text), ``retrieval`` and ``choice`` as in ``metrics.json``. Examples of both go into the student's folder, where the
+    report finds those of the teacher in ``examples/teacher``.
     """
-    runs = {'teacher': Evaluation(teacher, into=student / 'teacher'), 'student': Evaluation(student)}
+    runs = {'teacher': Evaluation(teacher, into=student / TEACHER_EXAMPLES), 'student': Evaluation(student)}
     results = {side: {'size': _size(run)} for side, run in runs.items()}
     for side, speeds in _speeds(runs).items():
         results[side]['size'].update(speeds)

@@ -95,8 +95,8 @@ def test_the_strongest_head_and_dimensions_stay_everywhere_they_are_used(teacher
 
 def test_what_has_another_shape_or_other_words_stays_as_it_was_drawn(teacher, make_recipe, vocabulary):
     recipe, arrays = teacher
-    student = make_recipe(model={'image': {'depth': 1, 'stem': 'patchify', 'patch_size': 8}, 'text': {'length': 6}},
-                          **LEVELS)
+    student = make_recipe(model={'image': {'depth': 1, 'stem': 'patchify', 'patch_size': 8}, 'text': {'length': 6},
+                                 'region_sizes': [2]}, **LEVELS)
     model, names = taken_over(arrays, recipe, student, vocabulary, {'image': (0,), 'text': (0,)}, same_words=False)
     assert not any('stem' in name for name in names) and 'text_tower.encoder.embedding' not in names
     found, kept = arrays_of(model), 'encoder.blocks.0.directions.table'
