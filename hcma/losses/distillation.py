@@ -4,7 +4,7 @@ from mindspore import ops
 
 from hcma.models.layers import normalise
 
-SMALLEST = 1e-12  # added to a share of attention before its logarithm
+SMALLEST = 1e-20  # added to a share of attention before its logarithm; cosines reach down to exp(-40)
 
 
 def feature_distance(student_NE, teacher_NE, weight_N, kind):
