@@ -1,12 +1,11 @@
-"""What a teacher gives a small student: teacher, student alone, student distilled.
+"""What a teacher gives a small student: teacher, student alone, student distilled; or each of the losses by itself.
 
-    recipes/distillation.py [--out DIR] [--teacher RUN] [--quick]                         on generated scenes
+    recipes/distillation.py [--out DIR] [--teacher RUN] [--variants NAME ...] [--quick]     on generated scenes
     recipes/distillation.py --out DIR --teacher RUN --train DATA --test DATA_TEST --choices CHOICES.jsonl
 
-Without --teacher one is trained on scenes first. Student alone and student distilled have the same model, data, epochs
-and seeds, one run after the other; both use the recipe of --config, alone without its section distill. Speed is taken
-in turn with the teacher's. Runs that are done are kept: start again to go on. Writes distillation.json
-and distillation.md into DIR.
+Without --teacher one is trained on scenes first. All students have the same model, data, epochs and seeds, those of the
+recipe of --config, and train one after the other; alone is without its section distill. Speed is taken in turn with the
+teacher's. Runs that are done are kept: start again to go on. Writes distillation.json and distillation.md into DIR.
 """
 import argparse
 import json
@@ -26,6 +25,11 @@ FALSE_TEXTS = ['data.negatives=data', 'data.twins=true']
 SCENES = {'train': 12000, 'val': 500, 'test': 1000}
 QUICK = {'train': 2000, 'val': 50, 'test': 200}
 RETRIEVAL_IMAGES = 500
+NONE = {'features': 'distill.features={}', 'similarity': 'distill.similarity={}', 'attention': 'distill.attention={}',
+        'interactive': 'distill.interactive=0'}
+VARIANTS = {'alone': None, 'distilled': [],
+            **{f'{part} only': [off for name, off in NONE.items() if name != part] for part in NONE},
+            **{f'without {part}': [off] for part, off in NONE.items()}}
 LABELS = {'choice': 'choice, macro', 'image_to_text': 'image→text R@1', 'text_to_image': 'text→image R@1'}
 
 
@@ -39,14 +43,18 @@ def main():
     teacher = arguments.teacher
     if teacher is None:
         teacher = trained(out / 'teacher', load_recipe(CONFIGS / 'alignment.yaml', data.keys(FALSE_TEXTS)))
-    runs = {'alone': [], 'distilled': []}
+    paths = [f'distill.teacher={json.dumps(str(teacher))}', f'distill.cache={json.dumps(str(out / "cache"))}']
+    results = {'teacher': [], **{name: [] for name in arguments.variants}}
     for seed in range(arguments.seeds or (1 if arguments.quick else 3)):
-        recipe = load_recipe(data.config, data.keys([
-            *data.extra, f'seed={seed}', f'distill.teacher={json.dumps(str(teacher))}',
-            f'distill.cache={json.dumps(str(out / "cache"))}']))
-        runs['alone'].append(trained(out / f'alone_{seed}', without_teacher(recipe)))
-        runs['distilled'].append(trained(out / f'distilled_{seed}', recipe))
-    write(out, measured(teacher, runs, data))
+        for name in arguments.variants:
+            keys = data.keys([*data.extra, f'seed={seed}', *paths, *(VARIANTS[name] or [])])
+            recipe = load_recipe(data.config, keys)
+            run = out / f'{name.replace(" ", "_")}_{seed}'
+            trained(run, without_teacher(recipe) if VARIANTS[name] is None else recipe)
+            both = measured(run, teacher, data)
+            results[name].append(both['student'])
+            results['teacher'].append(both['teacher'])
+    write(out, results)
     return 0
 
 
@@ -56,6 +64,9 @@ def parse_arguments():
     parser.add_argument('--out', default='runs/distillation', metavar='DIR', help='default: %(default)s')
     parser.add_argument('--teacher', metavar='RUN', help='a trained run; trained first by default')
     parser.add_argument('--config', default='distill_scenes', metavar='NAME', help='of recipes/configs (%(default)s)')
+    parser.add_argument('--variants', nargs='+', choices=VARIANTS, metavar='NAME', default=['alone', 'distilled'],
+                        help=f'{", ".join(VARIANTS)}; by default the first two')
+    parser.add_argument('--epochs', type=cli.positive, metavar='N', help='of every run')
     parser.add_argument('--quick', action='store_true', help='one seed, few scenes, two epochs')
     parser.add_argument('--seeds', type=cli.positive, metavar='N', help='how many (3; --quick: 1)')
     parser.add_argument('--train', metavar='DATA', help='pairs of your own, packed by tools/prepare.py')
@@ -76,7 +87,8 @@ class Data:
         self.test = arguments.test or out / 'data' / 'test'
         self.choices = arguments.choices or out / 'scenes' / 'choices_test.jsonl'
         self.extra = [] if arguments.train else FALSE_TEXTS
-        self.epochs = ['train.epochs=2'] if arguments.quick else []
+        epochs = arguments.epochs or (2 if arguments.quick else None)
+        self.epochs = [] if epochs is None else [f'train.epochs={epochs}']
 
     def keys(self, overrides):
         """The overrides of a recipe, with the data."""
@@ -109,16 +121,15 @@ def trained(run, recipe):
     return run
 
 
-def measured(teacher, runs, data):
-    """{'teacher' | 'alone' | 'distilled': [results of each seed]}, as ``side_by_side`` gives them."""
+def measured(run, teacher, data):
+    """The results of ``side_by_side``, measured unless the run has them already."""
     from hcma.evaluation.side_by_side import side_by_side
-    results = {'teacher': [], 'alone': [], 'distilled': []}
-    for kind, folders in runs.items():
-        for folder in folders:
-            both = side_by_side(teacher, folder, data.test, RETRIEVAL_IMAGES, data.choices)
-            results[kind].append(both['student'])
-            results['teacher'].append(both['teacher'])
-    return results
+    from hcma.training.run_folder import METRICS, update_metrics
+    found = json.loads((run / METRICS).read_text(encoding='utf-8')).get('distillation')
+    if found is None:
+        found = side_by_side(teacher, run, data.test, RETRIEVAL_IMAGES, data.choices)
+        update_metrics(run, distillation=found)
+    return found
 
 
 def write(out, results):
