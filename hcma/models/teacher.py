@@ -20,7 +20,7 @@ class Teacher(nn.Cell):
     """
 
     def __init__(self, model, grid, images=1):
-        super().__init__()
+        super().__init__(auto_prefix=False)
         self.model, self.images, self.grid = model, images, grid
         self.levels, self.kind = model.levels, model.scores.kind
         text, image = text_features(model.levels), image_features(model.levels)

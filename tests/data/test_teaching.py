@@ -1,4 +1,4 @@
-"""A teacher reads the same crop and caption as it would by itself, and changes nothing of what its student reads."""
+"""A teacher reads the crop and caption that it would read by itself, and changes nothing of what its student reads."""
 import numpy as np
 import pytest
 
@@ -10,7 +10,7 @@ from helpers.packs import make_pack
 
 PAIRS, BATCH = 13, 4
 CROPS = {'crop_area': [0.4, 1.0], 'flip': True}
-TEACHER = {'image': {'size': 24, 'stem': 'patchify', 'patch_size': 8}, 'text': {'length': 14}}
+TEACHER = {'image': {'size': 24, 'stem': 'patchify', 'patch_size': 8}, 'text': {'length': 30}}
 OWN = ['image', 'ids', 'length', 'group']
 
 
@@ -23,7 +23,7 @@ def pack(tmp_path_factory):
 def tokenizers(pack):
     """The student's and the teacher's: other words, other lengths."""
     captions = sum(read_captions(pack), [])
-    return train_tokenizer(captions, 300, 8), train_tokenizer(captions[:5], 270, 14)
+    return train_tokenizer(captions, 300, 8), train_tokenizer(captions[:5], 270, 30)
 
 
 @pytest.fixture(scope='module')
@@ -53,7 +53,7 @@ def test_the_teacher_sees_what_it_would_see_in_its_own_training(epoch, read, inp
     assert list(both) == [*OWN, 'teacher_image', 'teacher_ids', 'teacher_length', 'align']
     assert same(both, alone, ['teacher_image', 'teacher_ids', 'teacher_length', 'group'], OWN)
     assert same(both, read(epoch), OWN)  # nor does it change what the student sees
-    assert both['align'].shape == (12, 8, 14)
+    assert both['align'].shape == (12, 8, 30)
 
 
 def test_words_align_within_their_own_captions(read, inputs, tokenizers):
@@ -62,7 +62,7 @@ def test_words_align_within_their_own_captions(read, inputs, tokenizers):
     expected = np.arange(8)[None] < both['length'][:, None] - 1
     expected[:, 0] = False
     assert not (words & ~expected).any() and words.sum() > 0.8 * expected.sum()
-    beyond = np.arange(14)[None] >= both['teacher_length'][:, None] - 1
+    beyond = np.arange(30)[None] >= both['teacher_length'][:, None] - 1
     assert not both['align'].swapaxes(1, 2)[beyond].any()
 
 
