@@ -66,6 +66,8 @@ def parse_arguments():
     parser.add_argument('--config', default='distill_scenes', metavar='NAME', help='of recipes/configs (%(default)s)')
     parser.add_argument('--variants', nargs='+', choices=VARIANTS, metavar='NAME', default=['alone', 'distilled'],
                         help=f'{", ".join(VARIANTS)}; by default the first two')
+    parser.add_argument('--set', metavar='KEY=VALUE', action='append', default=[], dest='overrides',
+                        help='override a key of the students; may be repeated')
     parser.add_argument('--epochs', type=cli.positive, metavar='N', help='of every run')
     parser.add_argument('--quick', action='store_true', help='one seed, few scenes, two epochs')
     parser.add_argument('--seeds', type=cli.positive, metavar='N', help='how many (3; --quick: 1)')
@@ -86,7 +88,7 @@ class Data:
         self.train = arguments.train or out / 'data' / 'train'
         self.test = arguments.test or out / 'data' / 'test'
         self.choices = arguments.choices or out / 'scenes' / 'choices_test.jsonl'
-        self.extra = [] if arguments.train else FALSE_TEXTS
+        self.extra = [*([] if arguments.train else FALSE_TEXTS), *arguments.overrides]
         epochs = arguments.epochs or (2 if arguments.quick else None)
         self.epochs = [] if epochs is None else [f'train.epochs={epochs}']
 
