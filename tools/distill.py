@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hcma import cli
 from hcma.data.meta import require_training_data
+from hcma.errors import Diverged
 from hcma.recipe_io import load_recipe
 
 TRAINED_ON = 1000  # pairs of the training that are evaluated where there are no others
@@ -46,7 +47,12 @@ def _distill(recipe, arguments):
     from hcma.training.run_folder import update_metrics
     from hcma.training.trainer import train
     out = arguments.out or Path('runs') / recipe.name
-    if not train(recipe, out, arguments.resume):
+    try:
+        finished = train(recipe, out, arguments.resume)
+    except Diverged:
+        write_report(out)  # its curves mark what went wrong
+        raise
+    if not finished:
         print(f'stopped; --resume goes on: {write_report(out)}')
         return 130
     data, limit, where = arguments.retrieval, None, ''

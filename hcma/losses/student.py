@@ -17,7 +17,7 @@ class StudentLoss(nn.Cell):
 
     def __init__(self, own, distill, teacher, columns, grid, init):
         super().__init__(auto_prefix=False)
-        self.own, self.model = own, own.model
+        self.model, self.own = own.model, own  # the model first: its layers are known by names that begin with it
         self.columns, self.own_weight = columns, distill.own
         self.given = len(teacher.names) + 1
         parts = _parts(own.model, distill, teacher, grid, init)

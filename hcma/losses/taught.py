@@ -99,7 +99,7 @@ class FusionMap(nn.Cell):
 
     def construct(self, text, image, taught, align_BLL, positive_BB):
         maps = self.fusion.attention(self.fusion.text_parts(text), self.fusion.image_parts(image))
-        student = ops.matmul(maps[len(maps) - 1].mean(1), self.to_grid)
+        student = ops.matmul(ops.cast(maps[len(maps) - 1], ms.float32).mean(1), self.to_grid)
         return map_divergence(student, ops.bmm(align_BLL, taught[self.taught]), aligned(align_BLL))
 
 

@@ -1,6 +1,7 @@
 """A trained model as a teacher: its features, without gradient and without change."""
+import mindspore as ms
 import numpy as np
-from mindspore import nn
+from mindspore import nn, ops
 
 from hcma.models.levels import image_features, text_features
 
@@ -39,7 +40,7 @@ class Teacher(nn.Cell):
         if model.fusion is None:
             return features
         maps = model.fusion.attention(model.fusion.text_parts(text), model.fusion.image_parts(image))
-        return features + (maps[len(maps) - 1].mean(1),)
+        return features + (ops.cast(maps[len(maps) - 1], ms.float32).mean(1),)
 
 
 def widths(model):

@@ -15,6 +15,7 @@ from hcma.training.alignment import Alignment
 from hcma.training.beginning import begin, require_narrower
 from hcma.training.checkpoint import MODEL, RECIPE, TOKENIZER, load_model, resolve_checkpoint
 from hcma.training.clock import DATA
+from hcma.training.precision import set_precision
 from hcma.training.teacher_cache import TeacherCache
 
 TEACHER = 'teacher.json'
@@ -45,6 +46,7 @@ class Distillation(Alignment):
         self.files = {TEACHER: json.dumps({'run': str(self.run), 'fingerprint': known})}
         model, self.taught_by, tokenizer = load_model(self.folder)
         self.teacher = Teacher(model, self.taught_by.model.image.grid, len(image_inputs(self.taught_by)))
+        _set_precision(model, self.taught_by, self.run)
         self.same_words = tokenizer.to_json() == self.tokenizer.to_json()
         live = TeacherInputs(self.taught_by, tokenizer, self.tokenizer)
         if self.recipe.distill.compares('word'):
@@ -118,6 +120,14 @@ def teacher_fingerprint(folder):
     for name in (RECIPE, MODEL, TOKENIZER):
         digest.update((folder / name).read_bytes())
     return digest.hexdigest()
+
+
+def _set_precision(model, taught_by, run):
+    """Let the teacher compute in the types that it was trained in."""
+    try:
+        set_precision(model, taught_by.precision)
+    except InputError as error:
+        raise InputError(f'the teacher {run}: {error}') from None
 
 
 def _require_teacher(newest, known, run):

@@ -157,7 +157,7 @@ def test_staged_and_fused_steps_with_every_part_are_the_same_in_both_modes(make_
     for mode, parts in ((ms.PYNATIVE_MODE, {}), (ms.GRAPH_MODE, {}), (ms.GRAPH_MODE, {'image_micro_batch': 3})):
         ms.set_context(mode=mode)
         network, _, columns, recipe = make_pair('mse')
-        step = step_of(network, recipe.train.model_copy(update=parts), 10)
+        step = step_of(network, recipe.model_copy(update={'train': recipe.train.model_copy(update=parts)}), 10)
         rows.append([step(*columns)[1].asnumpy() for _ in range(2)])
     np.testing.assert_allclose(rows[1], rows[0], rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(rows[2], rows[1], rtol=1e-4, atol=1e-4)

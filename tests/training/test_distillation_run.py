@@ -90,7 +90,7 @@ def test_the_teacher_is_the_same_to_the_bit_after_training_and_is_in_no_checkpoi
     task = task_of(recipe_of(data, teacher=str(teacher), **TAUGHT))
     task.load(None)
     before = {p.name: p.asnumpy().copy() for p in task.teacher.get_parameters()}
-    step = step_of(task.network(), task.recipe.train, 10)
+    step = step_of(task.network(), task.recipe, 10)
     for batch in task.batches.epoch(0):
         step(*task.inputs(batch, Clock()))
     assert all(np.array_equal(before[p.name], p.asnumpy()) for p in task.teacher.get_parameters())
