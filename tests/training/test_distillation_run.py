@@ -2,6 +2,7 @@
 import json
 import shutil
 
+import mindspore as ms
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -229,3 +230,15 @@ def test_a_student_that_cannot_be_cut_out_of_the_teacher_is_refused(model, start
     teacher = save(tmp_path, model={'preset': 'tiny', 'image': {'stem': 'patchify', 'patch_size': 8}})
     with pytest.raises(InputError, match=message):
         task_of(recipe_of(data, model=model, teacher=str(teacher), start=start, **TAUGHT))
+
+
+def test_a_teacher_computes_in_its_own_types_and_one_that_this_device_lacks_is_refused(data, tmp_path):
+    task = task_of(recipe_of(data, teacher=str(save(tmp_path / 'short', precision={'image': 'fp16'})), **TAUGHT))
+    task.load(None)
+    model = task.teacher.model
+    assert model.image_tower.to_global.linear.compute == ms.float16
+    assert model.text_tower.to_sentence.linear.compute == ms.float32
+    rewritten = checkpoint_path(tmp_path / 'short', 1) / 'recipe.yaml'
+    rewritten.write_text(rewritten.read_text().replace('fp16', 'bf16'))
+    with pytest.raises(InputError, match='the teacher .*short: precision.image: MindSpore has no bf16 products on CPU'):
+        task_of(recipe_of(data, teacher=str(tmp_path / 'short'), **TAUGHT)).load(None)
