@@ -15,7 +15,7 @@ from hcma.losses.distillation import feature_distance, map_divergence, similarit
 from hcma.models.attention import SHARPNESS
 from hcma.models.layers import Linear, normalise
 from hcma.models.levels import LevelScores, image_features, text_features
-from hcma.models.scores import sentence_global, word_patch_cosines
+from hcma.models.scores import SentenceGlobal, word_patch_cosines
 from hcma.models.teacher import MAP, widths
 from hcma.models.windows import shared_areas
 
@@ -114,13 +114,13 @@ class InteractiveContrast(nn.Cell):
         self.sentence, self.picture = (adapter(f'interact_{name}', widths(model)[name], teacher.widths[name], init)
                                        for name in ('sentence', 'global'))
         self.taught = teacher.names.index('sentence'), teacher.names.index('global')
-        self.scale = teacher.scales['sentence_global']
+        self.scale, self.cosines = teacher.scales['sentence_global'], SentenceGlobal()
 
     def construct(self, text, image, taught, align_BLL, positive_BB):
         sentence = normalise(text[0] if self.sentence is None else self.sentence(text[0]))
         picture = normalise(image[0] if self.picture is None else self.picture(image[0]))
-        by_sentence = sentence_global(sentence, taught[self.taught[1]]) * self.scale
-        by_picture = sentence_global(taught[self.taught[0]], picture) * self.scale
+        by_sentence = self.cosines(sentence, None, taught[self.taught[1]]) * self.scale
+        by_picture = self.cosines(taught[self.taught[0]], None, picture) * self.scale
         return 0.5 * (info_nce(by_sentence, positive_BB) + info_nce(by_picture, positive_BB))
 
 
