@@ -39,7 +39,7 @@ class Alignment:
 def _characters(tokenizer, caption):
     """1 for each character of a caption that the token at a place has, spaces aside, (L, characters) float32."""
     places = np.zeros((tokenizer.length, len(caption)), np.float32)
-    for place, (start, end) in enumerate(tokenizer.offsets(caption), start=1):
+    for place, (start, end) in tokenizer.characters(caption).items():
         places[place, start:end] = 1
     places[:, [character.isspace() for character in caption]] = 0
     return places

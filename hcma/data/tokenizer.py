@@ -67,9 +67,12 @@ class CaptionTokenizer:
                 spans.append([inside[0], inside[-1] + 1])
         return spans
 
-    def offsets(self, caption):
-        """The characters [start, end) of every token between begin and end, in order."""
-        return self.tokenizer.encode(caption, add_special_tokens=False).offsets[:self.length - 2]
+    def characters(self, caption):
+        """{place among the ids of ``encode``: characters [start, end) of its token}; none if cleaning moved them."""
+        if len(self._cleaned(caption)) != len(caption):
+            return {}
+        offsets = self.tokenizer.encode(self._cleaned(caption), add_special_tokens=False).offsets[:self.room]
+        return dict(enumerate(offsets, start=len(self.begin)))
 
     def count_truncated(self, captions):
         """How many of ``captions`` lose tokens."""

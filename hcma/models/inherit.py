@@ -3,11 +3,15 @@
 One set of the residual stream's dimensions is kept in a whole tower, one of the shared dimensions in both towers; each
 block keeps the heads and neurons that can write most. All are told by the norms of the weights, no data is needed.
 """
+import re
+
 import numpy as np
 
 from hcma.models.windows import shared_areas
 
 TOWERS = {'image': 'image_tower', 'text': 'text_tower'}
+# What an encoder has outside of its blocks that has the stream's dimensions, or is a stem.
+OUTSIDE = re.compile(r'(embedding|position|class_embedding|(input_)?norm\.\w+|stem\.[\w.]+)$')
 # The projections of both towers into each shared space.
 SPACES = (('to_sentence', 'to_global'), ('to_word', 'to_patch'), ('to_phrase', 'to_region'))
 
@@ -56,7 +60,7 @@ class _Tower:
             for name, array in self._block(f'{self.prefix}blocks.{block}.').items():
                 taken[f'{self.prefix}blocks.{place}.{name}'] = array
         for name, array in self.arrays.items():
-            if name.startswith(self.prefix) and '.blocks.' not in name:
+            if OUTSIDE.match(name.removeprefix(self.prefix)):
                 taken[name] = self._outside(name.removeprefix(self.prefix), array)
             elif name.startswith(self.tower) and name.endswith('linear.weight'):
                 taken[name] = array[:, self.dims]

@@ -82,7 +82,8 @@ class Distillation(Alignment):
     def _tokenizer(self, newest):
         """A student that begins with the teacher's weights has its tokenizer as well, unless another is given."""
         if newest is None and self.recipe.distill.start is not None and self.recipe.data.tokenizer is None:
-            return load_tokenizer(self.folder / TOKENIZER, self.recipe.model.text.length)
+            text = self.recipe.model.text
+            return load_tokenizer(self.folder / TOKENIZER, text.length, **text.framing)
         return super()._tokenizer(newest)
 
     def summary(self):

@@ -61,8 +61,8 @@ def test_rows_sum_to_one_or_zero_for_any_text(letters, words):
 
 def test_tokenizers_that_share_no_characters_are_refused_with_both_names():
     class Placeless(CaptionTokenizer):
-        def offsets(self, caption):
-            return [(0, 0)]
+        def characters(self, caption):
+            return {1: (0, 0)}
     words = whole_words(8, ['two', 'small'])
     with pytest.raises(InputError, match='the teacher RUN: none of its words .* of the student, .*data.tokenizer'):
         Alignment(words, Placeless(words.tokenizer, 8)).require_some(['two small'], 'the student', 'the teacher RUN')
