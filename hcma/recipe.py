@@ -6,6 +6,7 @@ from typing import Literal, Optional
 
 from pydantic import Field, field_validator, model_validator
 
+from hcma.recipe_distill import Distill
 from hcma.recipe_loss import Loss, Term
 from hcma.recipe_model import Model, PositiveInt
 from hcma.recipe_section import Section
@@ -168,6 +169,7 @@ class Recipe(Section):
     stability: Stability = Stability()
     evaluate: Evaluate = Evaluate()
     vqa: Optional[VQA] = None
+    distill: Optional[Distill] = None
 
     @model_validator(mode='after')
     def _phrases_and_regions_fit(self):
@@ -220,6 +222,22 @@ class Recipe(Section):
             raise ValueError('train.image_micro_batch, text_micro_batch, plan, drop_patches, drop_words, batch_warmup: '
                              'are for alignment, not for questions; leave them out')
         return self
+
+    @model_validator(mode='after')
+    def _student_has_what_it_learns(self):
+        if self.distill is not None:
+            self.distill.check(self)
+        return self
+
+    @property
+    def sample_seed(self):
+        """What draws the crops and captions, and whatever else is drawn with a sample."""
+        return self.seed if self.distill is None else self.distill.seed
+
+    def augmentation(self, epoch):
+        """The number of the draw of all samples that an epoch sees."""
+        known = None if self.distill is None else self.distill.augmentations
+        return epoch if known is None else epoch % known
 
     @property
     def image_columns(self):

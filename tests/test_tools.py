@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from hcma.data.scenes import write_scenes
+from hcma.recipe_io import load_recipe
 from helpers.questions import save_aligned, write_questions
 
 ROOT = Path(__file__).parents[1]
 RECIPE = ROOT / 'recipes' / 'configs' / 'scenes.yaml'
+DISTILL_RECIPE = ROOT / 'recipes' / 'configs' / 'distill_scenes.yaml'
 VQA_RECIPE = ROOT / 'recipes' / 'configs' / 'vqa_scenes.yaml'
 # A model that compiles in a second.
 SMALL = ['model.preset=tiny', 'model.image={stem: patchify, patch_size: 4, depth: 0}',
@@ -161,3 +163,33 @@ def test_a_fault_of_ours_is_no_exit_code_two(tool, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, 'argv', ['train', str(RECIPE), '--set', f'data.train={tmp_path}', '--out', 'run'])
     with pytest.raises(ZeroDivisionError):
         runpy.run_path(str(ROOT / 'tools' / 'train.py'), run_name='__main__')
+
+
+@pytest.mark.graph
+def test_a_student_is_distilled_and_compared_through_the_tool(tool, tmp_path):
+    scenes, student = tmp_path / 'scenes', tmp_path / 'student'
+    write_scenes(scenes, train=16, val=0, test=10, workers=1)
+    for split in ('train', 'test'):
+        assert tool('prepare', scenes / f'{split}.jsonl', '--out', tmp_path / split)[0] == 0
+    aligned = save_aligned(tmp_path / 'teacher', load_recipe(RECIPE, [*SMALL, 'model.image.size=24']))
+    keys = [f'data.train={tmp_path / "train"}', *SMALL, 'distill.augmentations=1']
+    arguments = [part for key in keys for part in ('--set', key)]
+    arguments += ['--teacher', aligned, '--out', student, '--cache', tmp_path / 'cache']
+    code, out, _ = tool('distill', DISTILL_RECIPE, *arguments, '--retrieval', tmp_path / 'test', '--choice',
+                        scenes / 'choices_test.jsonl')
+    assert code == 0 and 'teacher  student' in out.splitlines()[0] and '10 images' in out
+    metrics = json.loads((student / 'metrics.json').read_text())
+    sides = metrics['distillation']
+    assert (metrics['retrieval'], metrics['choice']) == (sides['student']['retrieval'], sides['student']['choice'])
+    assert number(sides['teacher']['choice']['macro']) in out and f'{sides["teacher"]["size"]["parameters"]:,}' in out
+    assert metrics['training']['cache']['samples'] == 32
+    assert not (aligned / 'examples').exists()
+    report = (student / 'report.html').read_text()
+    assert report.count('student, cosine') == report.count('teacher, cosine') > 0
+
+
+def test_distill_refuses_mistakes_with_exit_code_two(tool, tmp_path):
+    for recipe, message in ((RECIPE, 'no loss against the teacher has a weight'),
+                            (DISTILL_RECIPE, 'data.train: is missing')):
+        code, out, err = tool('distill', recipe, '--teacher', tmp_path, '--out', tmp_path / 'run')
+        assert (code, out) == (2, '') and message in err

@@ -17,6 +17,7 @@ from hcma.data.pack import read_captions, read_twins
 from hcma.data.perturb import Perturbation
 from hcma.data.regions import Regions
 from hcma.data.shards import row_places
+from hcma.data.teaching import Seen
 from hcma.data.twins import twin_groups, twin_order
 from hcma.errors import InputError
 
@@ -36,14 +37,18 @@ class TrainingBatches:
     (see ``twin_order``). With ``train.drop_patches`` a column ``kept (B, K) int32`` after the pictures holds the
     patches that the encoder sees; with ``train.drop_words`` captions have fewer words (see ``dropping``). Where regions
     are boxes, a column ``boxes (B, R, 4) float32`` follows the pictures (see ``regions``); where phrases are chunks, a
-    column ``spans (B, Q, 2) int32`` follows the lengths, those of wrong texts too (see ``captions``).
+    column ``spans (B, Q, 2) int32`` follows the lengths, those of wrong texts too (see ``captions``). What a
+    ``teacher`` (see ``teaching``) reads of the same samples comes last.
     """
 
-    def __init__(self, data_dir, recipe, tokenizer, rank=0, ranks=1):
+    def __init__(self, data_dir, recipe, tokenizer, rank=0, ranks=1, teacher=None):
         self.paths = shard_paths(data_dir)
         self.rows = read_meta(data_dir)['images']
-        self.data, self.seed, self.train = recipe.data, recipe.seed, recipe.train
+        self.recipe, self.data, self.seed, self.train = recipe, recipe.data, recipe.seed, recipe.train
         self.rank, self.ranks, self.columns = rank, ranks, list(recipe.columns)
+        self.teacher = teacher
+        if teacher is not None:
+            self.columns += teacher.columns
         self.dropping, self.regions = Dropping(recipe), Regions(recipe.model)
         for key, size in (('batch_size', recipe.train.batch_size), ('batch_warmup.batch_size', self.size(0))):
             if size % ranks:
@@ -52,7 +57,8 @@ class TrainingBatches:
         self.decoder = Decoder(recipe.model.image.size, recipe.model.image.fit)
         captions = Captions(recipe.model, tokenizer)
         wanted = {'negatives': self.data.negatives != 'none', 'boxes': self.regions.wanted, 'chunks': captions.wanted}
-        self.read = _RECORD + [name for name in wanted if wanted[name]]
+        reads = {} if teacher is None else teacher.reads
+        self.read = _RECORD + [name for name in wanted if wanted[name] or reads.get(name)]
         self.encode = functools.lru_cache(CACHED_CAPTIONS)(captions.one)
         self.perturb = Perturbation(read_captions(data_dir)) if self.data.negatives == 'perturb' else None
         self.encode_negative = captions.one if self.perturb else self.encode  # those hardly ever come again
@@ -63,7 +69,13 @@ class TrainingBatches:
         order = self.order(number).reshape(self.steps(number), self.ranks, -1)[start:, self.rank].reshape(-1)
         if not len(order):
             return iter(())
-        return self._pipeline(number, order).create_tuple_iterator(num_epochs=1)
+        data = self._samples(self.recipe.augmentation(number), order)
+        batches = data.batch(self.size(number) // self.ranks, drop_remainder=True)
+        return batches.create_tuple_iterator(num_epochs=1)
+
+    def samples(self, augmentation, rows):
+        """Iterate over the samples of ``rows``, in order, as that augmentation draws them, each a list of arrays."""
+        return self._samples(augmentation, rows).create_tuple_iterator(num_epochs=1, output_numpy=True)
 
     def size(self, epoch):
         """How many pairs are in a batch of that epoch, of all ranks together."""
@@ -81,42 +93,48 @@ class TrainingBatches:
             return twin_order(self.groups, steps, size, generator)
         return generator.permutation(self.rows)[:steps * size]
 
-    def _pipeline(self, epoch, order):
+    def _samples(self, augmentation, order):
         ds.config.set_prefetch_size(self.data.prefetch)
         places = row_places(order, len(self.paths), self.rows)
         data = ds.MindDataset(self.paths, columns_list=self.read, sampler=ds.SubsetSampler(places),
                               num_parallel_workers=1)
         data = data.map(vision.Decode(), 'image', num_parallel_workers=1)
-        data = data.map(Sample(self, epoch), self.read, self.columns, num_parallel_workers=self.workers)
-        return data.project(self.columns).batch(self.size(epoch) // self.ranks, drop_remainder=True)
+        data = data.map(Sample(self, augmentation), self.read, self.columns, num_parallel_workers=self.workers)
+        return data.project(self.columns)
 
 
 class Sample:
     """The map operation: one record, its image decoded and its lists as JSON, to the columns of one training sample."""
 
-    def __init__(self, batches, epoch):
-        self.data, self.seed, self.epoch = batches.data, batches.seed, epoch
+    def __init__(self, batches, augmentation):
+        self.data, self.seed, self.augmentation = batches.data, batches.recipe.sample_seed, augmentation
         self.decoder, self.encode = batches.decoder, batches.encode
         self.perturb, self.encode_negative = batches.perturb, batches.encode_negative
         self.dropping, self.regions, self.read = batches.dropping, batches.regions, batches.read
+        self.teacher = batches.teacher
 
     def __call__(self, image, *fields):
         record = dict(zip(self.read[1:], fields))
         captions, chunks = json.loads(str(record['captions'])), json.loads(str(record.get('chunks', '{}')))
-        generator = sample_generator(self.seed, self.epoch, int(record['row']))
+        generator = sample_generator(self.seed, self.augmentation, int(record['row']))
         caption = captions[int(generator.integers(len(captions)))]
         data, (height, width) = self.data, image.shape[:2]
         view = random_view(height, width, generator, data.crop_area, data.crop_aspect, data.flip)
         # What follows is drawn last, so that pictures and captions are those of a run without it.
         texts = [self.encode(caption, _own(chunks, caption))]
         if 'negatives' in record:
-            wrong = self._negative(caption, captions, json.loads(str(record['negatives'])), chunks, generator)
-            texts.append(wrong or _none(texts[0]))
+            negative = self._negative(caption, captions, json.loads(str(record['negatives'])), chunks, generator)
+            texts.append(negative or _none(texts[0]))
         kept, texts = self.dropping(texts, generator)
-        boxes = self.regions(json.loads(str(record.get('boxes', '[]'))), view, height, width)
+        given = json.loads(str(record.get('boxes', '[]')))
+        boxes = self.regions(given, view, height, width)
         group = np.array([record['group'], caption_group(caption)], np.int64)
-        sample = self.decoder.see(image, view), *boxes, *kept, *texts[0], group
-        return (*sample, *_apart(*texts)) if 'negatives' in record else sample
+        wrong = _apart(*texts) if 'negatives' in record else ()
+        taught = ()
+        if self.teacher is not None:
+            taught = self.teacher(Seen(self.augmentation, int(record['row']), image, view, caption,
+                                       _own(chunks, caption), given))
+        return (self.decoder.see(image, view), *boxes, *kept, *texts[0], group, *wrong, *taught)
 
     def _negative(self, caption, captions, negatives, chunks, generator):
         """A wrong text as columns, or None."""

@@ -67,6 +67,13 @@ class CaptionTokenizer:
                 spans.append([inside[0], inside[-1] + 1])
         return spans
 
+    def characters(self, caption):
+        """{place among the ids of ``encode``: characters [start, end) of its token}; none if cleaning moved them."""
+        if len(self._cleaned(caption)) != len(caption):
+            return {}
+        offsets = self.tokenizer.encode(self._cleaned(caption), add_special_tokens=False).offsets[:self.room]
+        return dict(enumerate(offsets, start=len(self.begin)))
+
     def count_truncated(self, captions):
         """How many of ``captions`` lose tokens."""
         return sum(len(encoding.ids) > self.room for encoding in self._encodings(captions))

@@ -113,12 +113,12 @@ def _varied(rows, chosen):
 
 def _save(run_dir, name, picture):
     path = Path(run_dir) / 'examples' / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(picture).save(path, quality=95, subsampling=0)
     return name
 
 
 def _write(run_dir, name, value):
     path = Path(run_dir) / 'examples' / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value, ensure_ascii=False, indent=1), encoding='utf-8')

@@ -25,11 +25,14 @@ from hcma.training.run_folder import run_of
 
 
 class Evaluation:
-    """A trained model, ready to be evaluated; ``weights`` (levels,) of the weighted score come from the recipe."""
+    """A trained model, ready to be evaluated; ``weights`` (levels,) of the weighted score come from the recipe.
 
-    def __init__(self, run_dir):
+    Examples go into the folder ``into``, the run itself by default.
+    """
+
+    def __init__(self, run_dir, into=None):
         backend.set_up('graph', load_recipe(resolve_checkpoint(run_dir) / RECIPE).device)
-        self.run_dir = run_of(run_dir)
+        self.run_dir = into or run_of(run_dir)
         model, self.recipe, tokenizer = load_model(run_dir)
         self.encoder = Encoder(model, self.recipe, tokenizer)
         self.decoder = Decoder(self.recipe.model.image.size, self.recipe.model.image.fit)

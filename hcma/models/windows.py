@@ -99,3 +99,11 @@ def window_boxes(grid, sizes):
         starts = sorted({*range(0, grid - size, (size + 1) // 2), grid - size})
         boxes += [(left, top, left + size, top + size) for top in starts for left in starts]
     return np.array(boxes, np.float32)
+
+
+def shared_areas(grid, other):
+    """Which share of each patch of a ``grid`` x ``grid`` picture lies in each one of ``other`` x ``other``, (P, P')."""
+    low, other_low = np.arange(grid)[:, None] / grid, np.arange(other) / other
+    shared = np.minimum(low + 1 / grid, other_low + 1 / other) - np.maximum(low, other_low)
+    along = grid * shared.clip(0)
+    return np.kron(along, along).astype(np.float32)

@@ -3,7 +3,7 @@
 Only matrix products count, once forward and, where there is a backward pass, twice more, whatever is computed again:
 what a model needs, not what a way of computing it takes.
 """
-from hcma.plan.activations import seen
+from hcma.plan.activations import positions, seen
 from hcma.plan.levels import image_rows, samples, text_rows, towers
 from hcma.plan.parameters import linears
 
@@ -17,18 +17,24 @@ def step_flops(recipe):
     return {**flops, 'loss': FORWARD_AND_BACKWARD * (_scores(recipe, count) + _fusion(recipe))}
 
 
+def forward_flops(recipe):
+    """Operations that encode one whole picture and one text, {'image', 'text'}."""
+    return {name: _forward(recipe, name, tower, rows, positions(tower)) for name, tower, rows in towers(recipe)}
+
+
 def _tower(recipe, name, tower, rows):
-    """Operations for one sample; low-rank additions are too small to count."""
-    inside = seen(recipe, tower)
+    """Operations for one sample in training."""
+    forward = _forward(recipe, name, tower, rows, seen(recipe, tower))
+    return forward if tower.train == 'frozen' else FORWARD_AND_BACKWARD * forward
+
+
+def _forward(recipe, name, tower, rows, inside):
+    """Operations for a sample with ``inside`` rows in the blocks; low-rank additions are too small to count."""
     block = sum(2 * inside * inputs * outputs for inputs, outputs in linears(tower)) + 4 * inside ** 2 * tower.width
     widths = {'sentence_global': recipe.model.embed_width}
     ends = sum(2 * rows(recipe.model, level) * tower.width * widths.get(level, recipe.model.word_embed_width)
                for level in {'sentence_global': None, **dict.fromkeys(recipe.loss.levels)})
-    if name == 'image':
-        ends += _stem(tower)
-    if tower.train == 'frozen':
-        return tower.depth * block + ends
-    return FORWARD_AND_BACKWARD * (tower.depth * block + ends)
+    return tower.depth * block + ends + (_stem(tower) if name == 'image' else 0)
 
 
 def _stem(image):

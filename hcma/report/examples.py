@@ -6,10 +6,9 @@ from hcma.report import heatmaps
 from hcma.report.markup import figure_of, how_to_read, missing, node, number, section, subheading
 from hcma.report.pictures import jpeg_address
 from hcma.report.results import EVALUATE_CHOICE, EVALUATE_RETRIEVAL
-from hcma.report.run_files import list_of_dicts
+from hcma.report.run_files import COSINE, list_of_dicts
 
 MOST_HEATMAPS = 12
-COSINE = 'cosine'    # what heat is where its example does not say
 MOST_QUERIES = 12   # of each direction
 MOST_CHOICES = 12   # right ones, and as many wrong ones
 PIECE = re.compile(r'[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+|\s+|.', re.DOTALL)  # a CJK character is a word
@@ -47,7 +46,7 @@ def heatmap_card(example, album):
         return None
     low, high = heatmaps.heat_range([heat for _, heat in grids])
     caption, name = str(example.get('caption', '')), str(example.get('name', COSINE))
-    digits = 2 if name == COSINE else 3  # a share of all patches is small
+    digits = 2 if name.endswith(COSINE) else 3  # a share of all patches is small
     panels = [node('figure', album.show(example['image'], caption), node('figcaption', 'picture', class_='quiet'))]
     panels += [heatmap_panel(picture, text, heat, low, high, digits) for text, heat in grids]
     gradient = node('i', style=f'background:linear-gradient(90deg,{heatmaps.colour_stops()})')

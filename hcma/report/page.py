@@ -62,8 +62,8 @@ def settings_section(run):
 # Shares of the training time.
 TIMES = [('utilisation', 'device computes', '设备计算时间占比'), ('time_images', 'of it, encoding images', '其中图像编码'),
          ('time_texts', 'of it, encoding texts', '其中文本编码'), ('time_loss', 'of it, the loss', '其中损失计算'),
-         ('time_update', 'of it, the update', '其中参数更新'), ('time_data', 'waiting for data', '等待数据'),
-         ('time_host', 'host between steps', '主机端步间开销')]
+         ('time_teacher', 'of it, the teacher', '其中教师模型'), ('time_update', 'of it, the update', '其中参数更新'),
+         ('time_data', 'waiting for data', '等待数据'), ('time_host', 'host between steps', '主机端步间开销')]
 
 
 def training_facts(training):

@@ -3,6 +3,7 @@ from hcma.report.answers import answers_questions, judgement_part, vqa_part
 from hcma.report.markup import (bar, chinese, duration, figure_of, how_to_read, level_label, missing, node, number,
                                 section, short_count, subheading, table, table_row)
 from hcma.report.run_files import as_dict, several_levels
+from hcma.report.sides import sides_part
 
 EVALUATE_RETRIEVAL = '.venv/bin/python tools/evaluate.py RUN --data DATA_TEST --task retrieval'
 EVALUATE_CHOICE = '.venv/bin/python tools/evaluate.py RUN --data CHOICES.jsonl --task choice'
@@ -15,7 +16,8 @@ def results_section(metrics):
     """Headline tiles and the table of each evaluation; a run that answers questions has no others."""
     of = {task: as_dict(metrics.get(task)) for task in ('retrieval', 'choice', 'vqa', 'judgement')}
     parts = vqa_part(of['vqa']) if answers_questions(metrics) else [
-        retrieval_part(of['retrieval']), choice_part(of['choice']), judgement_part(of['judgement'])]
+        retrieval_part(of['retrieval']), choice_part(of['choice']), judgement_part(of['judgement']),
+        sides_part(as_dict(metrics.get('distillation')))]
     return section('results', 'Results', '结果', tiles(metrics), parts)
 
 

@@ -8,6 +8,9 @@ import numpy as np
 
 from hcma.errors import InputError
 
+COSINE = 'cosine'  # what heat is where its example does not say
+TEACHER = 'teacher/examples'  # in the examples of a student
+
 
 @dataclass(frozen=True)
 class Log:
@@ -49,10 +52,24 @@ def read_run(run_dir):
                recipe=read_text(root / 'recipe.yaml'), log=read_log(root / 'log.jsonl'),
                metrics=read_json(root / 'metrics.json', dict),
                comparison=list_of_dicts(read_json(examples / 'comparison.json', dict).get('rows')),
-               heatmaps=list_of_dicts(read_json(examples / 'heatmaps.json', list)),
-               attention=list_of_dicts(read_json(examples / 'attention.json', list)),
+               heatmaps=read_maps(examples, 'heatmaps.json'), attention=read_maps(examples, 'attention.json'),
                retrieval=read_json(examples / 'retrieval.json', dict),
                choices=list_of_dicts(read_json(examples / 'choices.json', list)))
+
+
+def read_maps(examples, name):
+    """The heat maps of a file; of a student each caption's is followed by the teacher's of the same caption."""
+    own = list_of_dicts(read_json(examples / name, list))
+    taught = list_of_dicts(read_json(examples / TEACHER / name, list))
+    if not taught:
+        return own
+    both = []
+    for caption in dict.fromkeys(str(example.get('caption')) for example in own):
+        for side, maps, folder in (('student', own, ''), ('teacher', taught, f'{TEACHER}/')):
+            both += [{**example, 'image': f'{folder}{example.get("image")}',
+                      'name': f'{side}, {example.get("name", COSINE)}'}
+                     for example in maps if str(example.get('caption')) == caption]
+    return both
 
 
 def read_text(path):

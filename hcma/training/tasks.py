@@ -3,81 +3,34 @@
 ``task_of(recipe)`` gives a task. ``recipe`` is the resolved recipe; ``load(newest)``, with the newest checkpoint of a
 run that goes on or None, sets ``tokenizer``, ``texts`` (the ``text_name`` that it will see), ``batches`` and
 ``fingerprint`` of the data, and ``files``, {name: text} that a checkpoint must hold besides; ``network()`` is what
-``HCMATrainStep`` trains.
+``HCMATrainStep`` trains, ``inputs(batch, clock)`` what it takes, and ``summary()`` what else the metrics say.
 """
 import hashlib
 
 import numpy as np
 
 from hcma.data.crops import Decoder
-from hcma.data.meta import read_meta, require_training_data
-from hcma.data.pack import read_captions
 from hcma.data.pictures import pictures_of
-from hcma.data.pipeline import TrainingBatches
 from hcma.data.question_batches import QuestionBatches
 from hcma.data.questions import most_frequent_answers, read_questions, require_questions, require_some
-from hcma.data.tokenizer import load_tokenizer, train_tokenizer
 from hcma.errors import InputError
 from hcma.losses.answers import AnswerLoss
-from hcma.losses.hierarchical import HierarchicalLoss
 from hcma.models.batched import in_batches
-from hcma.models.hcma import build_model
 from hcma.models.vqa import READS, ImageFeatures, build_vqa
 from hcma.recipe_io import load_recipe
-from hcma.training.checkpoint import ANSWERS, RECIPE, TOKENIZER, load_model, load_vqa, resolve_checkpoint
-from hcma.training.start import start_from
+from hcma.training.alignment import Alignment, Task
+from hcma.training.checkpoint import ANSWERS, RECIPE, load_model, load_vqa, resolve_checkpoint
+from hcma.training.distillation import Distillation
 
 
 def task_of(recipe):
     """The task of a recipe; raises ``InputError`` where its data or its checkpoint cannot be used."""
-    return Alignment(recipe) if recipe.vqa is None else QuestionAnswering(recipe)
+    if recipe.vqa is not None:
+        return QuestionAnswering(recipe)
+    return Alignment(recipe) if recipe.distill is None else Distillation(recipe)
 
 
-class Alignment:
-    """Images and captions of a packed data set, and the hierarchical loss."""
-    name, text_name = 'alignment', 'captions'
-    files = {}
-
-    def __init__(self, recipe):
-        require_training_data(recipe)
-        self.recipe = recipe
-        self.fingerprint = read_meta(recipe.data.train)['fingerprint']
-
-    def load(self, newest):
-        """Read the captions and set up the batches."""
-        self.starts_anew = newest is None
-        self.texts = [caption for captions in read_captions(self.recipe.data.train) for caption in captions]
-        self.tokenizer = self._tokenizer(newest)
-        self.batches = TrainingBatches(self.recipe.data.train, self.recipe, self.tokenizer)
-
-    def _tokenizer(self, newest):
-        text = self.recipe.model.text
-        if newest is not None:
-            return load_tokenizer(newest / TOKENIZER, text.length, **text.framing)
-        if self.recipe.data.tokenizer is not None:
-            return load_tokenizer(self.recipe.data.tokenizer, text.length, **text.framing)
-        if self.recipe.model.weights is not None:  # its embeddings mean nothing under another tokenizer
-            weights = resolve_checkpoint(self.recipe.model.weights)
-            return load_tokenizer(weights / TOKENIZER, text.length, **text.framing)
-        return train_tokenizer(self.texts, text.vocab_size, text.length, **text.framing)
-
-    def network(self):
-        """A fresh model in its loss, or one that starts from the weights that the recipe names."""
-        network = alignment_network(self.recipe, self.tokenizer.vocab_size)
-        if self.starts_anew and self.recipe.model.weights is not None:
-            start_from(network.model, self.recipe, self.recipe.model.weights)
-        return network
-
-
-def alignment_network(recipe, vocab_size):
-    """The model of ``recipe``, with weights drawn by its seed, in the hierarchical loss."""
-    model = build_model(recipe, vocab_size)
-    weights = [recipe.loss.weight(term) for term in model.terms]
-    return HierarchicalLoss(model, weights, recipe.seed, recipe.loss.contrast, recipe.loss.label_smoothing,
-                            images=len(recipe.image_columns), texts=len(recipe.text_columns))
-
-
-class QuestionAnswering:
+class QuestionAnswering(Task):
     """Questions about pictures, and a head on the encoders of an alignment run."""
     name, text_name = 'vqa', 'questions'
 

@@ -8,6 +8,7 @@ from mindspore.train.loss_scale_manager import DynamicLossScaleManager
 
 from hcma import backend
 from hcma.errors import Diverged, InputError
+from hcma.training.alignment import alignment_network
 from hcma.training.callbacks import Checkpoints, ProgressBar, StepLog, StopOnSignal
 from hcma.training.checkpoint import checkpoints, load_state
 from hcma.training.clock import DATA, shares
@@ -18,7 +19,7 @@ from hcma.training.run_folder import begin_run, open_run, update_metrics
 from hcma.training.scheduler import scheduler_of
 from hcma.training.staged import StagedTrainStep
 from hcma.training.step import HCMATrainStep
-from hcma.training.tasks import alignment_network, task_of
+from hcma.training.tasks import task_of
 
 
 def train(recipe, run_dir, resume=False, callbacks=()):
@@ -70,7 +71,8 @@ def train(recipe, run_dir, resume=False, callbacks=()):
         _call(callbacks, 'on_train_epoch_begin', context)
         for batch in _timed(batches.epoch(epoch, start if epoch == first else 0), step.clock):
             _call(callbacks, 'on_train_step_begin', context)
-            run.batch, run.net_outputs = batch, step(*batch)
+            run.batch = task.inputs(batch, step.clock)
+            run.net_outputs = step(*run.batch)
             run.cur_step_num += 1
             run.samples += run.batch_size
             _call(callbacks, 'on_train_step_end', context)
@@ -174,5 +176,5 @@ def _record(run_dir, run, seconds, cpu_seconds, task):
                 'images_per_s': round(run.samples / seconds, 1),
                 'images_per_cpu_s': round(run.samples / cpu_seconds, 1), 'steps': run.cur_step_num,
                 'parameters': size, **shares(run.train_network.clock.seconds, seconds),
-                f'truncated_{task.text_name}': task.tokenizer.count_truncated(task.texts)}
+                f'truncated_{task.text_name}': task.tokenizer.count_truncated(task.texts), **task.summary()}
     update_metrics(run_dir, training=training, environment=backend.environment())

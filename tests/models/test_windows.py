@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mindspore import Tensor
 
-from hcma.models.windows import Windows, patch_windows, word_windows
+from hcma.models.windows import Windows, patch_windows, shared_areas, word_windows
 
 RNG = np.random.default_rng(0)
 
@@ -37,3 +37,15 @@ def test_regions_are_squares_that_cover_the_picture_and_overlap(grid, sizes):
             assert (np.ptp(row), np.ptp(column)) == (size - 1, size - 1)
         assert size == grid or (windows.sum(0) > 1).any()
     assert len(np.unique(patch_windows(grid, sizes), axis=0)) == len(patch_windows(grid, sizes))
+
+
+@pytest.mark.parametrize('grid, other', [(4, 4), (4, 2), (2, 4), (6, 4), (3, 7)])
+def test_shared_areas_keep_all_of_each_patch_and_are_those_of_a_fine_raster(grid, other):
+    shares = shared_areas(grid, other)
+    fine = grid * other  # every patch of both holds whole points of this raster
+    at, to = (np.kron(np.arange(side * side).reshape(side, side), np.ones((fine // side,) * 2, int)) for side in
+              (grid, other))
+    expected = np.zeros((grid ** 2, other ** 2))
+    np.add.at(expected, (at.reshape(-1), to.reshape(-1)), grid ** 2 / fine ** 2)
+    np.testing.assert_allclose(shares, expected, atol=1e-6)
+    np.testing.assert_allclose(shares.sum(1), 1, rtol=1e-6)

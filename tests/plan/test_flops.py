@@ -1,7 +1,7 @@
 """The operations of a step are those that are known of CLIP's shapes, and follow what a recipe leaves out."""
 import pytest
 
-from hcma.plan.flops import step_flops
+from hcma.plan.flops import forward_flops, step_flops
 from hcma.recipe_io import parse_recipe
 
 
@@ -33,3 +33,10 @@ def test_scores_grow_with_the_square_of_the_batch_and_dropped_patches_cost_nothi
 
 def test_wrong_texts_are_encoded_too():
     assert flops(data={'negatives': 'data'})['text'] == 2 * flops()['text']
+
+
+def test_encoding_is_a_third_of_training_and_sees_whole_pictures():
+    train = {'epochs': 1, 'batch_size': 8, 'drop_patches': 0.5}
+    recipe = parse_recipe({'model': {'preset': 'vit_b16'}, 'train': train}, 'a test')
+    whole = flops('vit_b16')
+    assert forward_flops(recipe) == {name: whole[name] / 24 for name in ('image', 'text')}

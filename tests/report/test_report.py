@@ -281,3 +281,19 @@ def test_a_heat_map_without_differences_is_drawn_cold():
 def test_the_words_that_differ_are_marked(texts, marked):
     for children, expected in zip(mark_difference(*texts), marked):
         assert document(node('p', children)) == f'<!doctype html>\n<p>{expected}</p>\n'
+
+
+def test_a_student_is_shown_next_to_its_teacher(tmp_path):
+    run = make_run(tmp_path / 'run')
+    maps = json.loads((run / 'examples/heatmaps.json').read_text())
+    (run / 'examples/teacher/examples').mkdir(parents=True)
+    (run / 'examples/teacher/examples/heatmaps.json').write_text(json.dumps(maps))
+    Image.new('RGB', (24, 24)).save(run / 'examples/teacher/examples/x.jpg')
+    metrics = json.loads((run / 'metrics.json').read_text())
+    side = {'size': {'parameters': 12345, 'images_per_s': 77.7}, 'retrieval': {'image_to_text': {'r1': 31.4}}}
+    metrics['distillation'] = {'teacher': {**side, 'choice': {'macro': 97.1}}, 'student': side}
+    (run / 'metrics.json').write_text(json.dumps(metrics))
+    page = PageReader(write_report(run).read_text(encoding='utf-8'))
+    assert page.text.count('Teacher and student') == 1 and 97.1 not in page.numbers  # the student has no such number
+    assert all(page.numbers.count(value) == 2 for value in (12345, 77.7, 31.4))
+    assert page.text.index('student, cosine') < page.text.index('teacher, cosine')
