@@ -3,6 +3,10 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
+from collections import deque
+
+from hcma.errors import InputError
 
 
 def core_sets(wanted):
@@ -32,3 +36,23 @@ def stopped_together(processes):
         for process in processes:
             process.wait()
         raise
+
+
+def run_all(jobs):
+    """Run ``jobs`` (name, command, log file), as many at a time as there are cores, each on one of its own.
+
+    Raises ``InputError`` for the first that fails, and leaves the others to end.
+    """
+    waiting, free, running = deque(jobs), core_sets(len(jobs)), {}
+    with stopped_together(running):
+        while waiting or running:
+            while waiting and free:
+                (name, command, log), cores = waiting.popleft(), free.pop()
+                print(f'== {name} ({len(waiting)} wait)', flush=True)
+                running[start(command, cores, log)] = name, log, cores
+            for process in [process for process in running if process.poll() is not None]:
+                name, log, cores = running.pop(process)
+                free.append(cores)
+                if process.returncode:
+                    raise InputError(f'{name} ended with exit code {process.returncode}; see {log}')
+            time.sleep(0.5)

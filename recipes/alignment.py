@@ -13,16 +13,12 @@ alignment.png into DIR.
 import argparse
 import json
 import sys
-import time
-from collections import deque
 from pathlib import Path
 
 from hcma import cli
-from hcma.data.meta import META
-from hcma.data.scenes import write_scenes
-from hcma.data.sources import read_pairs
+from hcma.bench.scenes import draw_and_pack
 from hcma.errors import InputError
-from hcma.processes import core_sets, start, stopped_together
+from hcma.processes import run_all
 from hcma.recipe_io import load_recipe
 
 CONFIGS = Path(__file__).parent / 'configs'
@@ -63,13 +59,13 @@ def main():
     plan = dict(OWN if arguments.train else QUICK if arguments.quick else SCENES)
     seeds = range(arguments.seeds or plan['seeds'])
     epochs = arguments.epochs or plan.get('epochs') or load_recipe(data.config).train.epochs
-    if not arguments.train:
-        prepare(out, plan['scenes'])
+    if not arguments.train:  # half of the scenes are twins whose captions state a relation
+        draw_and_pack(out, **plan['scenes'], relations=0.5, twins=True, negatives=True, textured=0.5, counts=0.25)
     variants = arguments.variants or plan['variants']
     at_once = [name for name in variants if not name.endswith(', equal time')]
-    run_all(out, [(name, seed, epochs) for seed in seeds for name in at_once])
-    run_all(out, [(name, seed, equal_time(out, name, plan['full'], seed, epochs)) for seed in seeds
-                  for name in variants if name not in at_once])
+    train_all(out, [(name, seed, epochs) for seed in seeds for name in at_once])
+    train_all(out, [(name, seed, equal_time(out, name, plan['full'], seed, epochs)) for seed in seeds
+                    for name in variants if name not in at_once])
 
     from hcma.bench.variants import write_results
     write_results(out, {name: [out / folder(name, seed) for seed in seeds] for name in variants}, 'alignment')
@@ -107,18 +103,6 @@ class Data:
         self.choices = arguments.choices or self.scenes / 'choices_test.jsonl'
 
 
-def prepare(out, scenes):
-    """Draw and pack the scenes: half of them twins whose captions state a relation."""
-    if not (out / 'scenes' / 'twins_test.jsonl').exists():
-        write_scenes(out / 'scenes', **scenes, relations=0.5, twins=True, negatives=True, textured=0.5, counts=0.25)
-    for split in ('train', 'test'):
-        if not (out / 'data' / split / META).exists():
-            from hcma.data.pack import pack
-            (out / 'data').mkdir(exist_ok=True)
-            pairs, rejects = read_pairs(out / 'scenes' / f'{split}.jsonl', 'jsonl')
-            pack(pairs, out / 'data' / split, rejects, f'{split}.jsonl')
-
-
 def folder(name, seed):
     """The name of a run's folder."""
     return '_'.join([*name.replace('+', '').replace(',', '').split(), str(seed)])
@@ -131,32 +115,10 @@ def equal_time(out, name, full, seed, epochs):
     return round(epochs * rates[0] / rates[1])
 
 
-def run_all(out, jobs):
-    """Run the jobs (variant, seed, epochs), as many at a time as there are cores, each on one of its own."""
-    waiting = deque(job for job in jobs if not (out / folder(*job[:2]) / 'done').exists())
-    free, running = core_sets(len(jobs)), {}
-    with stopped_together(running):
-        while waiting or running:
-            while waiting and free:
-                job, cores = waiting.popleft(), free.pop()
-                print(f'== {job[0]}, seed {job[1]}, {job[2]} epochs ({len(waiting)} wait)', flush=True)
-                command = [sys.executable, *sys.argv, '--only', *map(str, job)]
-                running[start(command, cores, out / f'{folder(*job[:2])}.log')] = job, cores
-            process = wait_for_one(running)
-            job, cores = running.pop(process)
-            free.append(cores)
-            if process.returncode:
-                raise InputError(f'{job[0]}, seed {job[1]} ended with exit code {process.returncode}; see '
-                                 f'{out / folder(*job[:2])}.log')
-
-
-def wait_for_one(processes):
-    """The first of the processes that has ended."""
-    while True:
-        for process in processes:
-            if process.poll() is not None:
-                return process
-        time.sleep(0.5)
+def train_all(out, jobs):
+    """Run the jobs (variant, seed, epochs) that are not done."""
+    run_all([(f'{job[0]}, seed {job[1]}, {job[2]} epochs', [sys.executable, *sys.argv, '--only', *map(str, job)],
+              out / f'{folder(*job[:2])}.log') for job in jobs if not (out / folder(*job[:2]) / 'done').exists()])
 
 
 def run(out, data, name, seed, epochs):

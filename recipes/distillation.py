@@ -14,9 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from hcma import cli
-from hcma.data.meta import META
-from hcma.data.scenes import write_scenes
-from hcma.data.sources import read_pairs
+from hcma.bench.scenes import draw_and_pack
 from hcma.errors import InputError
 from hcma.recipe_io import load_recipe, parse_recipe
 
@@ -39,7 +37,8 @@ def main():
     out = Path(arguments.out)
     data = Data(out, arguments)
     if not arguments.train:
-        prepare(out, QUICK if arguments.quick else SCENES)
+        draw_and_pack(out, **(QUICK if arguments.quick else SCENES), relations=0.5, twins=True, negatives=True,
+                      textured=0.5, counts=0.25)
     teacher = arguments.teacher
     if teacher is None:
         teacher = trained(out / 'teacher', load_recipe(CONFIGS / 'alignment.yaml', data.keys(FALSE_TEXTS)))
@@ -95,18 +94,6 @@ class Data:
     def keys(self, overrides):
         """The overrides of a recipe, with the data."""
         return [f'data.train={json.dumps(str(self.train))}', *self.epochs, *overrides]
-
-
-def prepare(out, scenes):
-    """Draw and pack the scenes: half of them twins whose captions state a relation."""
-    if not (out / 'scenes' / 'choices_test.jsonl').exists():
-        write_scenes(out / 'scenes', **scenes, relations=0.5, twins=True, negatives=True, textured=0.5, counts=0.25)
-    for split in ('train', 'test'):
-        if not (out / 'data' / split / META).exists():
-            from hcma.data.pack import pack
-            (out / 'data').mkdir(exist_ok=True)
-            pairs, rejects = read_pairs(out / 'scenes' / f'{split}.jsonl', 'jsonl')
-            pack(pairs, out / 'data' / split, rejects, f'{split}.jsonl')
 
 
 def without_teacher(recipe):

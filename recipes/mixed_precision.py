@@ -10,16 +10,11 @@ mixed_precision.json, .md, .png and losses.png into DIR.
 """
 import argparse
 import sys
-import time
-from collections import deque
 from pathlib import Path
 
 from hcma import cli
-from hcma.data.meta import META
-from hcma.data.scenes import write_scenes
-from hcma.data.sources import read_pairs
-from hcma.errors import InputError
-from hcma.processes import core_sets, start, stopped_together
+from hcma.bench.scenes import draw_and_pack
+from hcma.processes import run_all
 from hcma.recipe_io import load_recipe
 
 RECIPE = Path(__file__).parent / 'configs' / 'scenes.yaml'
@@ -42,8 +37,8 @@ def main():
         return run(out, kind, int(seed), int(epochs))
     plan = QUICK if arguments.quick else FULL
     kinds, seeds = ('fp32', arguments.precision), range(plan['seeds'])
-    prepare(out, plan['scenes'])
-    run_all(out, [(kind, seed, plan['epochs']) for seed in seeds for kind in kinds])
+    draw_and_pack(out, **plan['scenes'])
+    train_all(out, [(kind, seed, plan['epochs']) for seed in seeds for kind in kinds])
 
     from hcma.bench.mixed import draw_losses, memory_table
     from hcma.bench.variants import write_results
@@ -57,36 +52,11 @@ def main():
     return 0
 
 
-def prepare(out, scenes):
-    """Draw and pack the scenes."""
-    if not (out / 'scenes' / 'choices_test.jsonl').exists():
-        write_scenes(out / 'scenes', **scenes)
-    for split in ('train', 'test'):
-        if not (out / 'data' / split / META).exists():
-            from hcma.data.pack import pack
-            (out / 'data').mkdir(exist_ok=True)
-            pairs, rejects = read_pairs(out / 'scenes' / f'{split}.jsonl', 'jsonl')
-            pack(pairs, out / 'data' / split, rejects, f'{split}.jsonl')
-
-
-def run_all(out, jobs):
-    """Run the jobs (type, seed, epochs), as many at a time as there are cores, each on one of its own."""
-    waiting = deque(job for job in jobs if not (out / f'{job[0]}_{job[1]}' / 'done').exists())
-    free, running = core_sets(len(jobs)), {}
-    with stopped_together(running):
-        while waiting or running:
-            while waiting and free:
-                job, cores = waiting.popleft(), free.pop()
-                print(f'== {job[0]}, seed {job[1]}, {job[2]} epochs ({len(waiting)} wait)', flush=True)
-                running[start([sys.executable, __file__, '--out', str(out), '--only', *map(str, job)], cores,
-                              out / f'{job[0]}_{job[1]}.log')] = job, cores
-            for process in [process for process in running if process.poll() is not None]:
-                job, cores = running.pop(process)
-                free.append(cores)
-                if process.returncode:
-                    raise InputError(f'{job[0]}, seed {job[1]}: ended with {process.returncode}, see '
-                                     f'{out}/{job[0]}_{job[1]}.log')
-            time.sleep(1)
+def train_all(out, jobs):
+    """Run the jobs (type, seed, epochs) that are not done."""
+    run_all([(f'{job[0]}, seed {job[1]}, {job[2]} epochs',
+              [sys.executable, __file__, '--out', str(out), '--only', *map(str, job)],
+              out / f'{job[0]}_{job[1]}.log') for job in jobs if not (out / f'{job[0]}_{job[1]}' / 'done').exists()])
 
 
 def run(out, kind, seed, epochs):

@@ -12,9 +12,7 @@ import time
 from pathlib import Path
 
 from hcma import cli
-from hcma.data.meta import META
-from hcma.data.scenes import write_scenes
-from hcma.data.sources import read_pairs
+from hcma.bench.scenes import draw_and_pack
 from hcma.errors import InputError
 from hcma.processes import core_sets, start, stopped_together
 from hcma.recipe_io import load_recipe
@@ -36,24 +34,11 @@ def main():
     if arguments.only:
         return run(out, arguments.only)
     started = time.perf_counter()
-    prepare(out)
+    say('1/3 drawing scenes')
+    draw_and_pack(out, **SCENES)
     run_side_by_side(out)
     finish(out, started)
     return 0
-
-
-def prepare(out):
-    """Draw the scenes and pack them."""
-    scenes, data = out / 'scenes', out / 'data'
-    if not (scenes / 'choices_test.jsonl').exists():
-        say('1/3 drawing scenes')
-        write_scenes(scenes, **SCENES)
-    for split in ('train', 'test'):
-        if not (data / split / META).exists():
-            from hcma.data.pack import pack
-            data.mkdir(exist_ok=True)
-            pairs, rejects = read_pairs(scenes / f'{split}.jsonl', 'jsonl')
-            pack(pairs, data / split, rejects, f'{split}.jsonl')
 
 
 def run_side_by_side(out):
