@@ -13,8 +13,8 @@ from hcma.errors import InputError
 from hcma.models.hcma import build_model
 from hcma.models.vqa import VQA
 from hcma.recipe_io import dump_recipe
+from hcma.training.alignment import alignment_network
 from hcma.training.precision import set_precision
-from hcma.training.tasks import alignment_network
 from hcma.training.trainer import build_step
 
 HELPER = Path(__file__).parents[1] / 'helpers' / 'compiled_types.py'
