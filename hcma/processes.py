@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections import deque
+from pathlib import Path
 
 from hcma.errors import InputError
 
@@ -17,8 +18,10 @@ def core_sets(wanted):
 
 
 def start(command, cores, log=None):
-    """A process that runs ``command`` on ``cores``, its output in the file ``log`` or here."""
+    """A process that runs ``command`` on ``cores``, its output in the file ``log`` (its folder is made) or here."""
     environment = {**os.environ, 'OMP_NUM_THREADS': str(len(cores))}
+    if log is not None:
+        Path(log).parent.mkdir(parents=True, exist_ok=True)
     output = None if log is None else open(log, 'w', encoding='utf-8')
     return subprocess.Popen(command, env=environment, stdout=output, stderr=output,
                             preexec_fn=lambda: os.sched_setaffinity(0, cores))
