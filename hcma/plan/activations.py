@@ -64,10 +64,10 @@ def ends(tower):
     rows = positions(tower) * tower.width
     if not hasattr(tower, 'grid'):
         return Held(2 * rows, rows, 6 * rows)
-    pixels = 3 * tower.size ** 2
+    pixels = 3 * tower.size ** 2  # kept in the type that the first product reads
     if tower.stem == 'patchify':
-        return Held(2 * rows, pixels + 2 * rows, 4 * pixels + 6 * rows)
-    total, side = Held(2 * rows, pixels + rows, 3 * pixels + 3 * rows), tower.size
+        return Held(pixels + 2 * rows, 2 * rows, 4 * pixels + 6 * rows)
+    total, side = Held(pixels + 2 * rows, rows, 3 * pixels + 3 * rows), tower.size
     for layer, (inputs, outputs) in enumerate(zip((3, *tower.stem_channels), (*tower.stem_channels, tower.width))):
         out_side = (side - 1) // 2 + 1 if layer < len(tower.stem_channels) else side
         seen, made = 9 * inputs * out_side ** 2, outputs * out_side ** 2

@@ -8,7 +8,9 @@ from hcma.recipe import Recipe
 # From the least to the greatest change. None is what recipe and setting say already.
 TRAINED = ({}, {'image': 'lora', 'text': 'lora'}, {'image': 'frozen', 'text': 'lora'},
            {'image': 'frozen', 'text': 'frozen'})
-NUMBERS = ({}, {'compute': 'bf16'}, {'compute': 'bf16', 'optimizer': 'host'})
+PRECISION = {'image': 'bf16', 'text': 'bf16'}
+# 16 bits by the recipe, which hcma does; then what it only plans.
+NUMBERS = (({}, {}), (PRECISION, {}), ({}, {'compute': 'bf16'}), ({}, {'compute': 'bf16', 'optimizer': 'host'}))
 _STRICTNESS = ('all', 'lora', 'frozen')
 
 
@@ -39,16 +41,18 @@ def options(recipe, setting, memory):
 
 def _options(recipe, setting, memory):
     found, known = [], []
-    for trained, (level, numbers) in product(TRAINED, enumerate(NUMBERS)):
+    for trained, (level, (types, numbers)) in product(TRAINED, enumerate(NUMBERS)):
         candidate, changes = _trained(recipe, trained)
-        nothing_new = (trained and not changes) or (numbers and replace(setting, **numbers) == setting)
-        if nothing_new or (numbers and setting.device == 'cpu'):
+        candidate, shorter = _shortened(candidate, types)
+        nothing_new = (trained and not changes) or (types and not shorter) or (
+            numbers and replace(setting, **numbers) == setting)
+        if nothing_new or ((types or numbers) and setting.device == 'cpu'):
             continue
         option = _fitted(candidate, replace(setting, **numbers), memory)
         if option is None or any(easier <= level and pieces <= option.pieces for easier, pieces in known):
             continue
         flags = tuple(f'--{key} {value}' for key, value in numbers.items())
-        found.append(replace(option, changes=changes + flags + option.changes))
+        found.append(replace(option, changes=changes + shorter + flags + option.changes))
         known.append((level, option.pieces))
     return found
 
@@ -62,6 +66,14 @@ def _trained(recipe, trained):
             towers[name] = tower.model_copy(update={'train': train})
             changes += (f'model.{name}.train={train}',)
     return recipe.model_copy(update={'model': recipe.model.model_copy(update=towers)}), changes
+
+
+def _shortened(recipe, types):
+    """The recipe with its float32 encoders in ``types``, and the changes."""
+    types = {name: kind for name, kind in types.items() if getattr(recipe.precision, name) == 'fp32'}
+    precision = recipe.precision.model_copy(update=types)
+    return (recipe.model_copy(update={'precision': precision}),
+            tuple(f'precision.{name}={kind}' for name, kind in types.items()))
 
 
 def _fitted(recipe, setting, memory):
