@@ -41,7 +41,7 @@ def main():
                       textured=0.5, counts=0.25)
     teacher = arguments.teacher
     if teacher is None:
-        teacher = trained(out / 'teacher', load_recipe(CONFIGS / 'alignment.yaml', data.keys(FALSE_TEXTS)))
+        teacher = trained(out / 'teacher', load_recipe(CONFIGS / 'teacher_scenes.yaml', data.keys(FALSE_TEXTS)))
     paths = [f'distill.teacher={json.dumps(str(teacher))}', f'distill.cache={json.dumps(str(out / "cache"))}']
     results = {'teacher': [], **{name: [] for name in arguments.variants}}
     for seed in range(arguments.seeds or (1 if arguments.quick else 3)):
