@@ -16,7 +16,8 @@ class Captions:
     def __init__(self, model, tokenizer):
         self.tokenizer, self.wanted = tokenizer, model.phrases == 'chunks'
         self.most = model.max_chunks
-        self.runs = [_runs(length, model.phrase_lengths, self.most) for length in range(tokenizer.length + 1)]
+        self.runs = [_runs(len(tokenizer.begin), length, model.phrase_lengths, self.most)
+                     for length in range(tokenizer.length + 1)]
 
     def __call__(self, texts, chunks=None):
         ids, lengths = self.tokenizer.encode(texts)
@@ -34,9 +35,9 @@ class Captions:
         return tuple(column[0] for column in self([text], [chunks]))
 
 
-def _runs(length, sizes, most):
-    """The spans of neighbouring words in a text of ``length`` tokens, begin and end among them."""
-    runs = [[first, first + size] for size in sizes for first in range(1, length - size)]
+def _runs(begin, length, sizes, most):
+    """The spans of neighbouring words in a text of ``length`` tokens, ``begin`` of them before the words, one after."""
+    runs = [[first, first + size] for size in sizes for first in range(begin, length - size)]
     if len(runs) <= most:
         return runs
     return [runs[place] for place in np.linspace(0, len(runs) - 1, most).round().astype(int)]

@@ -194,6 +194,8 @@ def test_a_caption_without_chunks_has_its_runs_of_words(tokenizer, make_recipe):
     assert spans[0].tolist() == [[1, 4], [2, 5], [3, 6], [4, 7]] and spans[1].tolist()[1:] == [[0, 0]] * 3
     assert not spans[2].any()
     assert np.array_equal(ids, tokenizer.encode(CAPTIONS)[0]) and (spans.max(1)[:, 1] < lengths).all()
+    without_begin = Captions(make_recipe(**OWN).model, train_tokenizer(CAPTIONS * 50, 300, 8, begin=False))
+    assert without_begin.one('a red cat sits')[2].tolist() == [[0, 3], [1, 4], [0, 0], [0, 0]]
 
 
 def test_spans_lose_the_words_that_were_dropped():
