@@ -2,6 +2,7 @@
 
 Needs onnxruntime, numpy, pillow and tokenizers, and nothing of hcma.
 """
+import html
 import json
 import sys
 from pathlib import Path
@@ -12,23 +13,27 @@ from PIL import Image, ImageOps
 from tokenizers import Tokenizer
 
 
-def square(path, about):
-    """The picture as the model wants it, (1, S, S, 3) uint8."""
-    size, image = about['size'], ImageOps.exif_transpose(Image.open(path)).convert('RGB')
-    if about['fit'] != 'squash':
-        side = min(image.size)
-        if about['fit'] == 'shortest':
-            image = image.resize([length * size // side for length in image.size], Image.Resampling.BICUBIC)
-            side = size
-        left, top = ((length - side) // 2 for length in image.size)
-        image = image.crop((left, top, left + side, top + side))
-    if image.size != (size, size):
-        image = image.resize((size, size), Image.Resampling.BICUBIC)
+def prepared(path, about):
+    """The picture as the model wants it, (1, H, W, 3) uint8."""
+    height, width = about['size']
+    image = ImageOps.exif_transpose(Image.open(path)).convert('RGB')
+    if about['fit'] == 'shortest':  # the least size of this aspect that covers the model's
+        by_height = image.height * width <= image.width * height
+        one, other = (height, image.height) if by_height else (width, image.width)
+        image = image.resize([side * one // other for side in image.size], Image.Resampling.BICUBIC)
+    if about['fit'] != 'squash':  # the largest central part of the model's aspect
+        seen = min(image.width, image.height * width // height), min(image.height, image.width * height // width)
+        left, top = ((whole - part) // 2 for whole, part in zip(image.size, seen))
+        image = image.crop((left, top, left + seen[0], top + seen[1]))
+    if image.size != (width, height):
+        image = image.resize((width, height), Image.Resampling.BICUBIC)
     return np.asarray(image)[None]
 
 
 def tokens(text, tokenizer, about):
     """Ids (1, L) int32 and their count (1,) int32."""
+    if about['clean'] == 'clip':  # besides, CLIP turns ligatures and full-width letters into plain ones
+        text = html.unescape(html.unescape(text)).strip()
     begin, room = about['begin'], about['length'] - len(about['begin']) - 1
     ids = [*begin, *tokenizer.encode(text, add_special_tokens=False).ids[:room], about['end']]
     padded = ids + [about['padding']] * (about['length'] - len(ids))
@@ -44,12 +49,14 @@ def main(export, folder, text):
     """Print the best ten pictures of ``folder`` with their cosines."""
     export = Path(export)
     about = json.loads((export / 'export.json').read_text(encoding='utf-8'))
+    if about['batch'] != 1:
+        sys.exit(f'{export}: was exported for batches of {about["batch"]}; export it with --batch 1')
     image, words = (onnxruntime.InferenceSession(str(export / f'{name}.onnx'), providers=['CPUExecutionProvider'])
                     for name in ('image', 'text'))
     tokenizer = Tokenizer.from_file(str(export / 'tokenizer.json'))
     query = run(words, *tokens(text, tokenizer, about['text']))
     paths = [path for path in sorted(Path(folder).rglob('*')) if path.suffix.lower() in ('.jpg', '.jpeg', '.png')]
-    scored = [(float(query @ run(image, square(path, about['image']))), path) for path in paths]
+    scored = [(float(query @ run(image, prepared(path, about['image']))), path) for path in paths]
     for score, path in sorted(scored, reverse=True)[:10]:
         print(f'{score:.3f}  {path}')
 
