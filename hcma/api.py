@@ -45,7 +45,7 @@ class Aligned:
             raise InputError('explain: this run has no level word_patch; train one with it in loss.levels')
         picture = self._picture(image)
         cosine_1LP = word_cosines(self.encoder, self.encoder.texts([text]), self.encoder.images([picture], 1), 1)
-        words = word_heats(self.encoder.tokenizer, text, cosine_1LP[0])
+        words = word_heats(self.encoder, text, cosine_1LP[0])
         if not words:
             raise InputError(f'explain: {text!r} has no words')
         low, high = heat_range([heat for _, heat in words])
@@ -57,10 +57,10 @@ class Aligned:
 
     def _picture(self, image):
         if isinstance(image, Image.Image):
-            return self.decoder.square(np.asarray(to_rgb(image)))
+            return self.decoder.whole(np.asarray(to_rgb(image)))
         try:
             with open(image, 'rb') as file:
-                return self.decoder.square(np.asarray(decode_rgb(file.read())))
+                return self.decoder.whole(np.asarray(decode_rgb(file.read())))
         except (OSError, ImageRejected) as error:
             raise InputError(f'{image}: cannot be used ({error}); give another picture') from None
 

@@ -179,8 +179,8 @@ class Recipe(Section):
         if max(model.phrase_lengths) > words:
             raise ValueError(f'model.phrase_lengths: {max(model.phrase_lengths)} is more than the {words} words that '
                              'model.text.length leaves room for')
-        if max(model.region_sizes) > model.image.grid:
-            raise ValueError(f'model.region_sizes: {max(model.region_sizes)} is more than the {model.image.grid} '
+        if max(model.region_sizes) > min(model.image.grid):
+            raise ValueError(f'model.region_sizes: {max(model.region_sizes)} is more than the {min(model.image.grid)} '
                              'patches along a side of the image')
         return self
 
@@ -249,8 +249,7 @@ class Recipe(Section):
     @property
     def kept_patches(self):
         """How many patches of a picture the encoder sees in training: at least one."""
-        patches = self.model.image.grid ** 2
-        return max(1, round(patches * (1 - self.train.drop_patches)))
+        return max(1, round(self.model.image.patches * (1 - self.train.drop_patches)))
 
     @property
     def text_columns(self):

@@ -9,6 +9,7 @@ from hcma.recipe_section import Section
 Activation = Literal['relu', 'quick_gelu', 'gelu', 'gelu_tanh']
 Channels = tuple[float, float, float]
 PositiveInt = Field(ge=1)  # reused by every width and count
+Side = Annotated[int, Field(ge=4)]
 
 
 class Encoder(Section):
@@ -28,8 +29,8 @@ class Encoder(Section):
 
 
 class ImageTower(Encoder):
-    """The image encoder: pictures of ``size`` x ``size`` pixels to patches and one global feature."""
-    size: int = Field(ge=4)
+    """The image encoder: pictures of ``size`` to patches and one global feature."""
+    size: Union[Side, tuple[Side, Side]] = Field(description='pixels along each side, or [height, width]')
     width: int = PositiveInt
     depth: int = Field(ge=0)
     heads: int = PositiveInt
@@ -42,8 +43,8 @@ class ImageTower(Encoder):
     activation: Activation = 'quick_gelu'
     directions: bool = Field(default=False, description='a relative-position bias per head, started directional')
     fit: Literal['square', 'shortest', 'squash'] = Field(
-        default='square', description='of a whole picture: its central square resized; its shortest side resized, '
-        'then the central square; or resized whatever its aspect')
+        default='square', description='of a whole picture: its central part of the aspect of size, resized; resized '
+        'until it covers size, then cut; or resized whatever its aspect')
     mean: Channels = Field(default=(0.48145466, 0.4578275, 0.40821073), description="of the channels, CLIP's")
     deviation: Channels = (0.26862954, 0.26130258, 0.27577711)
 
@@ -63,14 +64,24 @@ class ImageTower(Encoder):
         if self.stem == 'convolution' and (not self.stem_channels or self.patch_size != 2 ** len(self.stem_channels)):
             raise ValueError('stem_channels: a convolution stem needs one width for each halving of the side '
                              '(patch_size is 2 to the power of their number)')
-        if not self.patch_size or self.size % self.patch_size:
+        if not self.patch_size or any(side % self.patch_size for side in self.pixels):
             raise ValueError(f'patch_size: {self.patch_size} does not divide the image size {self.size}')
         return _heads_divide_width(self)
 
     @property
+    def pixels(self):
+        """(height, width) of a picture."""
+        return (self.size, self.size) if isinstance(self.size, int) else self.size
+
+    @property
     def grid(self):
-        """Patches along one side."""
-        return self.size // self.patch_size
+        """Patches from top to bottom and from left to right, (rows, columns)."""
+        return tuple(side // self.patch_size for side in self.pixels)
+
+    @property
+    def patches(self):
+        """Patches of a picture."""
+        return self.grid[0] * self.grid[1]
 
 
 class TextTower(Encoder):

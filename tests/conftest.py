@@ -42,8 +42,8 @@ def make_batch():
     """``make_batch(recipe, size, seed)``: random pictures, captions and group ids as a training batch of Tensors."""
     def make(recipe, size=4, seed=0):
         rng = np.random.default_rng(seed)
-        side, length = recipe.model.image.size, recipe.model.text.length
-        return (Tensor(rng.integers(0, 256, (size, side, side, 3), dtype=np.uint8)),
+        length = recipe.model.text.length
+        return (Tensor(rng.integers(0, 256, (size, *recipe.model.image.pixels, 3), dtype=np.uint8)),
                 Tensor(rng.integers(0, VOCABULARY, (size, length)).astype(np.int32)),
                 Tensor(rng.integers(3, length + 1, size).astype(np.int32)),
                 Tensor(np.stack([np.arange(size), 100 + np.arange(size)], 1)))

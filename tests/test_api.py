@@ -5,6 +5,7 @@ from mindspore import Tensor
 from PIL import Image
 
 import hcma
+from hcma.api import LINE
 from hcma.data.crops import Decoder
 from hcma.errors import InputError
 from hcma.training.checkpoint import load_model
@@ -16,7 +17,7 @@ TEXTS = ['what red', 'red']
 @pytest.fixture(scope='module')
 def run(make_recipe, tmp_path_factory):
     folder = tmp_path_factory.mktemp('run')
-    model = {'image': {'stem': 'patchify', 'patch_size': 8, 'depth': 0}, 'text': {'depth': 0}}
+    model = {'image': {'size': [16, 24], 'stem': 'patchify', 'patch_size': 8, 'depth': 0}, 'text': {'depth': 0}}
     rng = np.random.default_rng(0)
     for name in 'ab':
         Image.fromarray(rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(folder / f'{name}.png')
@@ -28,7 +29,7 @@ def test_features_scores_and_maps_are_those_of_the_model(run):
     paths = [run.parent / f'{name}.png' for name in 'ab']
     pictures = [Image.open(path) for path in paths]
     api, (model, _, tokenizer) = hcma.load(run), load_model(run)
-    pixels = np.stack([Decoder(16).square(np.asarray(picture)) for picture in pictures])
+    pixels = np.stack([Decoder((16, 24)).whole(np.asarray(picture)) for picture in pictures])
     text, image = model.text_tower(*map(Tensor, tokenizer.encode(TEXTS))), model.image_tower(Tensor(pixels))
     np.testing.assert_allclose(api.encode_image(paths), image[0].asnumpy(), atol=1e-5)
     np.testing.assert_allclose(api.encode_text(TEXTS), text[0].asnumpy(), atol=1e-5)
@@ -37,6 +38,6 @@ def test_features_scores_and_maps_are_those_of_the_model(run):
 
     shown = api.explain(paths[0], 'what red')
     one = api.explain(pictures[0].convert('RGBA'), 'red')
-    assert shown.size == (2 * one.width, one.height) and np.ptp(np.asarray(one)) > 0
+    assert shown.size == (2 * one.width, one.height) and one.width / (one.height - LINE) == 24 / 16 and np.ptp(np.asarray(one)) > 0
     with pytest.raises(InputError, match='none.png: cannot be used'):
         api.encode_image(['none.png'])

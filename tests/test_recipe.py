@@ -168,7 +168,7 @@ def test_a_dumped_recipe_reads_back_equal_with_every_kind_of_value(preset, tmp_p
 
 def test_values_below_a_preset_override_it_and_leave_the_rest():
     recipe = parse_recipe({'model': {'preset': 'vit_b16', 'text': {'depth': 3}}, 'train': {'epochs': 1}}, 'test')
-    assert (recipe.model.text.depth, recipe.model.text.width, recipe.model.image.grid) == (3, 512, 14)
+    assert (recipe.model.text.depth, recipe.model.text.width, recipe.model.image.grid) == (3, 512, (14, 14))
 
 
 def test_a_recipe_cannot_be_changed_after_it_was_checked():

@@ -54,7 +54,7 @@ def features(model, captions, images):
     mask = np.ones((captions, model.text.length), np.float32)
     mask[:, [0, -1]] = 0
     word = rows(captions, model.text.length, model.word_embed_width)
-    patch = rows(images, model.image.grid ** 2, model.word_embed_width)
+    patch = rows(images, model.image.patches, model.word_embed_width)
     return (rows(captions, model.embed_width), word, mask), (rows(images, model.embed_width), patch)
 
 

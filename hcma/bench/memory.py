@@ -49,11 +49,11 @@ def _trivial(x):
 def random_batch(recipe, seed):
     """Arrays of random pictures, captions, lengths and groups, as a training batch of ``recipe`` has them."""
     rng, size = np.random.default_rng(seed), recipe.train.batch_size
-    side, text = recipe.model.image.size, recipe.model.text
-    columns = {'image': rng.integers(0, 256, (size, side, side, 3), dtype=np.uint8),
-               'kept': np.stack([rng.permutation(recipe.model.image.grid ** 2)[:recipe.kept_patches]
+    image, text = recipe.model.image, recipe.model.text
+    columns = {'image': rng.integers(0, 256, (size, *image.pixels, 3), dtype=np.uint8),
+               'kept': np.stack([rng.permutation(image.patches)[:recipe.kept_patches]
                                  for _ in range(size)]).astype(np.int32),
-               'boxes': np.sort(rng.uniform(0, recipe.model.image.grid, (size, recipe.model.max_boxes, 2, 2)),
+               'boxes': np.sort(rng.uniform(0, min(image.grid), (size, recipe.model.max_boxes, 2, 2)),
                                 2).reshape(size, -1, 4).astype(np.float32),
                'group': np.stack([np.arange(size), size + np.arange(size)], 1)}
     for kind in ('', 'negative_'):

@@ -31,55 +31,63 @@ class View(NamedTuple):
 
 
 class Decoder:
-    """Decodes to (S, S, 3) uint8; PILCUBIC equals Pillow's antialiased bicubic resize to the bit.
+    """Decodes to (H, W, 3) uint8; PILCUBIC equals Pillow's antialiased bicubic resize to the bit.
 
-    ``fit`` is how a whole picture becomes a square, as ``model.image.fit`` says. Fits other than 'square' are by Pillow
-    itself: where the sides change by different factors, it may resize the height first, and the C++ operation never
-    does (up to 11 levels apart). They come before any cut, as the projects have it whose weights are converted.
+    ``pixels`` (H, W) and ``fit``, how a whole picture takes that shape, are those of the recipe's ``model.image``. Fits
+    other than 'square' are by Pillow itself: where the sides change by different factors, it may resize the height
+    first, and the C++ operation never does (up to 11 levels apart). They come before any cut, as the projects have it
+    whose weights are converted.
     """
 
-    def __init__(self, size, fit='square'):
-        self.size, self.fit = size, fit
+    def __init__(self, pixels, fit='square'):
+        self.pixels, self.fit = pixels, fit
         self.decode = vision.Decode()
-        self.resize = vision.Resize((size, size), vision.Inter.PILCUBIC)
+        self.resize = vision.Resize(pixels, vision.Inter.PILCUBIC)
 
     def decoded(self, jpeg):
         """All of a JPEG's picture (height, width, 3) uint8."""
         return self.decode(np.frombuffer(jpeg, np.uint8))
 
-    def square(self, picture):
-        """A picture (height, width, 3) uint8 as a square, as in evaluation."""
-        height, width = picture.shape[:2]
+    def whole(self, picture):
+        """A picture (height, width, 3) uint8 in the model's shape, as in evaluation."""
         if self.fit == 'squash':
-            return resized(picture, self.size, self.size)
-        if self.fit == 'shortest':  # the longest side is rounded down, as in CLIP's code
-            side = min(height, width)
-            picture = resized(picture, height * self.size // side, width * self.size // side)
-        return self.see(picture, central_view(*picture.shape[:2]))
+            return resized(picture, *self.pixels)
+        if self.fit == 'shortest':
+            picture = resized(picture, *covering(*picture.shape[:2], self.pixels))
+        return self.see(picture, central_view(*picture.shape[:2], self.pixels))
 
     def view(self, height, width):
-        """The ``View`` of a picture of this size that ``square`` shows, but for less than a pixel."""
-        return View(0, 0, height, width) if self.fit == 'squash' else central_view(height, width)
+        """The ``View`` of a picture of this size that ``whole`` shows, but for less than a pixel."""
+        return View(0, 0, height, width) if self.fit == 'squash' else central_view(height, width, self.pixels)
 
     def see(self, picture, view):
         """What the ``View`` shows of a picture (height, width, 3) uint8."""
         cut = picture[view.top:view.top + view.height, view.left:view.left + view.width]
-        if cut.shape[:2] != (self.size, self.size):
+        if cut.shape[:2] != self.pixels:
             cut = self.resize(np.ascontiguousarray(cut))
         return np.ascontiguousarray(cut[:, ::-1] if view.mirrored else cut)
 
 
-def central_view(height, width):
-    """The view of the central square."""
-    side = min(height, width)
-    return View((height - side) // 2, (width - side) // 2, side, side)
-
-
-def random_view(height, width, generator, area, aspect, flip):
-    """The view of a random crop, with its share of the area and its aspect ratio in the given ranges; with ``flip``
-    mirrored in half of all cases.
+def covering(height, width, pixels):
+    """The least (height, width) of a picture's aspect that covers ``pixels``, the longer side rounded down as by CLIP.
     """
-    box = random_box(height, width, generator, area, aspect)
+    if height * pixels[1] <= width * pixels[0]:
+        return pixels[0], width * pixels[0] // height
+    return height * pixels[1] // width, pixels[1]
+
+
+def central_view(height, width, pixels):
+    """The view of the largest central part that has the aspect of ``pixels`` (height, width)."""
+    seen_height = min(height, max(1, width * pixels[0] // pixels[1]))
+    seen_width = min(width, max(1, height * pixels[1] // pixels[0]))
+    return View((height - seen_height) // 2, (width - seen_width) // 2, seen_height, seen_width)
+
+
+def random_view(height, width, generator, area, aspect, flip, pixels):
+    """The view of a random crop, with its share of the area and its aspect ratio in the given ranges; with ``flip``
+    mirrored in half of all cases. An aspect of 1 is that of ``pixels``, what the crop is resized to.
+    """
+    box = random_box(height, width, generator, area, aspect, pixels)
     return View(*box, flip and generator.random() < 0.5)
 
 
@@ -88,14 +96,14 @@ def resized(picture, height, width):
     return np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BICUBIC))
 
 
-def random_box(height, width, generator, area, aspect):
-    """A (top, left, height, width) within the picture; its central square where ten draws do not fit."""
+def random_box(height, width, generator, area, aspect, pixels):
+    """A (top, left, height, width) within the picture; its central part where ten draws do not fit."""
     for _ in range(_ATTEMPTS):
-        pixels = generator.uniform(*area) * height * width
-        ratio = math.exp(generator.uniform(*np.log(aspect)))
-        box_width, box_height = round(math.sqrt(pixels * ratio)), round(math.sqrt(pixels / ratio))
+        count = generator.uniform(*area) * height * width
+        ratio = math.exp(generator.uniform(*np.log(aspect))) * (pixels[1] / pixels[0])
+        box_width, box_height = round(math.sqrt(count * ratio)), round(math.sqrt(count / ratio))
         if 0 < box_width <= width and 0 < box_height <= height:
             top = int(generator.integers(height - box_height + 1))
             left = int(generator.integers(width - box_width + 1))
             return top, left, box_height, box_width
-    return central_view(height, width)[:4]
+    return central_view(height, width, pixels)[:4]

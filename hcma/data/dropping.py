@@ -10,7 +10,7 @@ class Dropping:
     """Draws what a sample keeps, as the recipe's ``train.drop_patches`` and ``train.drop_words`` say."""
 
     def __init__(self, recipe):
-        self.patches, self.words = recipe.model.image.grid ** 2, recipe.train.drop_words
+        self.patches, self.words = recipe.model.image.patches, recipe.train.drop_words
         self.kept = recipe.kept_patches if recipe.train.drop_patches else None
 
     def __call__(self, texts, generator):

@@ -14,10 +14,10 @@ IN_MEMORY = 2 << 30
 def pictures_of(items, rejects, decoder):
     """The pictures that ``items`` (with ``image``, a path, and ``line``) are about.
 
-    Returns the usable items, all rejects, the pictures (N, S, S, 3) uint8 and for each usable item its row among them.
+    Returns the usable items, all rejects, the pictures (N, H, W, 3) uint8 and for each usable item its row among them.
     """
     paths = dict.fromkeys(item.image for item in items)
-    pictures, row_of, bad = _empty((len(paths), decoder.size, decoder.size, 3), np.uint8), {}, {}
+    pictures, row_of, bad = _empty((len(paths), *decoder.pixels, 3), np.uint8), {}, {}
     for path, picture in decoded_pictures(paths, decoder):
         if isinstance(picture, ImageRejected):
             bad[path] = str(picture)
@@ -31,10 +31,10 @@ def pictures_of(items, rejects, decoder):
 
 
 def decoded_pictures(paths, decoder):
-    """Yield (path, picture (S, S, 3) uint8 or the ``ImageRejected`` that says why there is none) for each path."""
+    """Yield (path, picture (H, W, 3) uint8 or the ``ImageRejected`` that says why there is none) for each path."""
     for path in tqdm(paths, desc='pictures', unit='picture', delay=2, leave=False):
         try:
-            yield path, decoder.square(np.asarray(decode_rgb(Blob(path).read())))
+            yield path, decoder.whole(np.asarray(decode_rgb(Blob(path).read())))
         except ImageRejected as error:
             yield path, error
 

@@ -26,7 +26,7 @@ CACHED_CAPTIONS = 1 << 18  # some 100 MB at most: the captions of most collectio
 
 
 class TrainingBatches:
-    """Epochs of batches ``image (B, S, S, 3) uint8, ids (B, L) int32, length (B,) int32, group (B, 2) int64``.
+    """Epochs of batches ``image (B, H, W, 3) uint8, ids (B, L) int32, length (B,) int32, group (B, 2) int64``.
 
     Order, crop and caption of a sample depend on (seed, epoch, row) alone. Every epoch shuffles all pairs and drops
     the last incomplete batch. With ``ranks`` devices a batch is the rank's part of the global one, so all ranks
@@ -54,7 +54,7 @@ class TrainingBatches:
             if size % ranks:
                 raise InputError(f'train.{key}: {size} cannot be shared by {ranks} devices; take a multiple')
         self.workers = usable_workers(recipe.data.workers)
-        self.decoder = Decoder(recipe.model.image.size, recipe.model.image.fit)
+        self.decoder = Decoder(recipe.model.image.pixels, recipe.model.image.fit)
         captions = Captions(recipe.model, tokenizer)
         wanted = {'negatives': self.data.negatives != 'none', 'boxes': self.regions.wanted, 'chunks': captions.wanted}
         reads = {} if teacher is None else teacher.reads
@@ -119,7 +119,7 @@ class Sample:
         generator = sample_generator(self.seed, self.augmentation, int(record['row']))
         caption = captions[int(generator.integers(len(captions)))]
         data, (height, width) = self.data, image.shape[:2]
-        view = random_view(height, width, generator, data.crop_area, data.crop_aspect, data.flip)
+        view = random_view(height, width, generator, data.crop_area, data.crop_aspect, data.flip, self.decoder.pixels)
         # What follows is drawn last, so that pictures and captions are those of a run without it.
         texts = [self.encode(caption, _own(chunks, caption))]
         if 'negatives' in record:

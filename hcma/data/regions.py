@@ -36,12 +36,14 @@ class Regions:
 
 
 def seen_boxes(boxes, view, height, width, grid):
-    """What a view cut into ``grid`` x ``grid`` patches shows of boxes, (N, 4) in patches; N counts those seen."""
+    """What a view cut into a ``grid`` (rows, columns) of patches shows of boxes, (N, 4) in patches; N counts those seen.
+    """
+    ends = grid[::-1]  # x before y
     corners_N22 = np.array(boxes, np.float64).reshape(-1, 2, 2) * (width, height)
-    corners_N22 = (corners_N22 - (view.left, view.top)) * grid / (view.width, view.height)
+    corners_N22 = (corners_N22 - (view.left, view.top)) * ends / (view.width, view.height)
     if view.mirrored:
-        corners_N22[..., 0] = grid - corners_N22[:, ::-1, 0]
-    seen_N22 = corners_N22.clip(0, grid)
+        corners_N22[..., 0] = ends[0] - corners_N22[:, ::-1, 0]
+    seen_N22 = corners_N22.clip(0, ends)
     enough = _areas(seen_N22) >= SEEN * _areas(corners_N22)
     return seen_N22[enough].reshape(-1, 4)
 

@@ -27,7 +27,7 @@ class TeacherInputs:
     """
 
     def __init__(self, recipe, tokenizer, own):
-        self.decoder = Decoder(recipe.model.image.size)
+        self.decoder = Decoder(recipe.model.image.pixels)
         self.captions, self.regions = Captions(recipe.model, tokenizer), Regions(recipe.model)
         self.align = Alignment(own, tokenizer)
         self.reads = {'boxes': self.regions.wanted, 'chunks': self.captions.wanted}

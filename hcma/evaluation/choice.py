@@ -64,7 +64,7 @@ def _row(row, where):
 
 
 def load_pictures(rows, folder, decoder):
-    """The pictures that ``rows`` name, {path: (S, S, 3) uint8}; a picture that cannot be used is None."""
+    """The pictures that ``rows`` name, {path: (H, W, 3) uint8}; a picture that cannot be used is None."""
     names = list(dict.fromkeys(row['image'] for row in rows))
     found = decoded_pictures([os.path.join(folder, name) for name in names], decoder)
     return {name: None if isinstance(picture, ImageRejected) else picture for name, (_, picture) in zip(names, found)}

@@ -34,7 +34,7 @@ def _maps(run_dir, encoder, pictures, captions, heat):
         image = _save(run_dir, f'heat_{number:03d}.jpg', pictures[number])
         for name, heat_BLP in heat.items():
             words = [{'text': word, 'heat': heat_HW.round(4).tolist()}
-                     for word, heat_HW in word_heats(encoder.tokenizer, caption, heat_BLP[number])]
+                     for word, heat_HW in word_heats(encoder, caption, heat_BLP[number])]
             maps.append({'image': image, 'caption': caption, 'name': name, 'words': words})
     return maps
 
@@ -45,11 +45,10 @@ def word_cosines(encoder, text, image, count):
     return word_patch_cosines(padded_block((word,), 0, count)[0], padded_block((patch,), 0, count)[0]).asnumpy()
 
 
-def word_heats(tokenizer, caption, heat_LP):
+def word_heats(encoder, caption, heat_LP):
     """The words of a caption and the heat of each, a list of (word, (rows, columns))."""
-    side = round(heat_LP.shape[1] ** 0.5)
-    pieces = tokenizer.pieces(caption)
-    return [(word, heat.reshape(side, side)) for word, heat in _words(pieces, heat_LP[len(tokenizer.begin):])]
+    pieces, before = encoder.tokenizer.pieces(caption), len(encoder.tokenizer.begin)
+    return [(word, heat.reshape(encoder.grid)) for word, heat in _words(pieces, heat_LP[before:])]
 
 
 def _words(pieces, heat_LP):

@@ -13,7 +13,7 @@ class Encoder:
 
     def __init__(self, model, recipe, tokenizer):
         self.model, self.tokenizer = model, tokenizer
-        self.batch = recipe.evaluate.batch_size
+        self.batch, self.grid = recipe.evaluate.batch_size, recipe.model.image.grid
         self.captions, self.regions = Captions(recipe.model, tokenizer), Regions(recipe.model)
         self.levels, self.terms = model.levels, model.terms
         self.text_names, self.image_names = model.text_tower.names, model.image_tower.names
@@ -23,7 +23,7 @@ class Encoder:
         self.attention_maps = AttentionMaps(model.fusion).set_train(False)
 
     def images(self, pictures, total):
-        """An iterable of ``total`` pictures (S, S, 3) uint8 without boxes to a tuple of arrays (total, ...)."""
+        """An iterable of ``total`` pictures (H, W, 3) uint8 without boxes to a tuple of arrays (total, ...)."""
         return self.images_with_boxes(((picture, *self.regions.none) for picture in pictures), total)
 
     def images_with_boxes(self, rows, total):

@@ -80,7 +80,7 @@ def _towers(run, size):
     """Each tower with random inputs, which take as long as any."""
     model, encoder = run.recipe.model, run.encoder
     rng = np.random.default_rng(0)
-    picture = rng.integers(0, 256, (size, model.image.size, model.image.size, 3), dtype=np.uint8)
+    picture = rng.integers(0, 256, (size, *model.image.pixels, 3), dtype=np.uint8)
     boxes = [Tensor(np.stack([column] * size)) for column in encoder.regions.none]
     text = [Tensor(column) for column in encoder.captions(['a'] * size)]
     return [('images', encoder.model.image_tower, (Tensor(picture), *boxes)),

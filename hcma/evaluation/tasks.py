@@ -35,7 +35,7 @@ class Evaluation:
         self.run_dir = into or run_of(run_dir)
         model, self.recipe, tokenizer = load_model(run_dir)
         self.encoder = Encoder(model, self.recipe, tokenizer)
-        self.decoder = Decoder(self.recipe.model.image.size, self.recipe.model.image.fit)
+        self.decoder = Decoder(self.recipe.model.image.pixels, self.recipe.model.image.fit)
         self.weightings = weightings(model.terms, self.recipe.evaluate.weights)
 
     def fit_weights(self, data):
@@ -145,7 +145,7 @@ class _Pairs:
             for record in read_records(data, range(count)):
                 whole = decoder.decoded(record['image'])
                 height, width = whole.shape[:2]
-                view, picture = decoder.view(height, width), decoder.square(whole)
+                view, picture = decoder.view(height, width), decoder.whole(whole)
                 if len(self.pictures) < self.SHOWN:
                     self.pictures.append(picture)
                 groups.append(record['group'])

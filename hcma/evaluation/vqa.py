@@ -18,7 +18,7 @@ def vqa(run_dir, path, split=None):
     """
     backend.set_up('graph', load_recipe(resolve_checkpoint(run_dir) / RECIPE).device)
     model, recipe, tokenizer, answers = load_vqa(run_dir)
-    decoder = Decoder(recipe.model.image.size, recipe.model.image.fit)
+    decoder = Decoder(recipe.model.image.pixels, recipe.model.image.fit)
     questions, rejects, pictures, row = pictures_of(*read_questions(path, split), decoder)
     require_some(questions, rejects, path, 'question', split)
     found = answer(model, tokenizer, pictures, row, [question.text for question in questions],

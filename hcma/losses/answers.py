@@ -8,7 +8,7 @@ from hcma.models.vqa import ImageFeatures
 class AnswerLoss(nn.Cell):
     """``construct(image, ids (B, L) int32, length (B,) int32, answer (B,) int32)`` gives the loss and ``part_names``.
 
-    ``image`` is pictures (B, S, S, 3) uint8, or with ``features`` what ``ImageFeatures`` made of them,
+    ``image`` is pictures (B, H, W, 3) uint8, or with ``features`` what ``ImageFeatures`` made of them,
     (B, 1 + P, D). The parts are the share of right answers in the batch, (1,).
     """
 

@@ -13,7 +13,7 @@ from hcma.models.levels import LevelScores
 class HierarchicalLoss(nn.Cell):
     """``sum_k weight_k * contrast(score_k / temperature_k)`` of a model's levels (and matching), in float32.
 
-    ``construct(image (B, S, S, 3) uint8, ids (B, L) int32, length (B,) int32, group (B, G) int64)`` gives the loss,
+    ``construct(image (B, H, W, 3) uint8, ids (B, L) int32, length (B,) int32, group (B, G) int64)`` gives the loss,
     a scalar, and the unweighted loss of each of the model's ``terms``, (terms,). As many more inputs as the text tower
     reads, of texts that are wrong for the images (length 0: none), add these as negatives. The towers read ``images``
     and ``texts`` inputs, where those are more than one and two. ``contrast`` is

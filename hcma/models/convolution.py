@@ -14,30 +14,31 @@ from hcma import backend
 KERNEL = 3
 
 
-def neighbourhood_index(side, stride):
+def neighbourhood_index(pixels, stride):
     """Which inputs each output of a padded 3 x 3 convolution sees, and which outputs each input reaches.
 
-    Returns ``gather`` (out_side**2, 9) with input positions, ``scatter`` (side**2, m) with positions in the
-    flattened ``gather``, and ``out_side``. The position one past the end means the zero padding.
+    Of pictures of ``pixels`` (height, width) with N inputs and M outputs, ``gather`` (M, 9) has input positions, and
+    ``scatter`` (N, m) positions in the flattened ``gather``. The position one past the end means the zero padding.
     """
-    out_side = (side - 1) // stride + 1
-    rows, columns, dy, dx = np.meshgrid(*(np.arange(n) for n in (out_side, out_side, KERNEL, KERNEL)), indexing='ij')
+    height, width = pixels
+    out_height, out_width = ((side - 1) // stride + 1 for side in pixels)
+    rows, columns, dy, dx = np.meshgrid(*(np.arange(n) for n in (out_height, out_width, KERNEL, KERNEL)), indexing='ij')
     y, x = rows * stride + dy - 1, columns * stride + dx - 1
-    inside = (y >= 0) & (y < side) & (x >= 0) & (x < side)
-    gather = np.where(inside, y * side + x, side * side).reshape(out_side * out_side, KERNEL * KERNEL)
-    users = [np.flatnonzero(gather.reshape(-1) == position) for position in range(side * side)]
-    scatter = np.full((side * side, max(map(len, users))), gather.size)
+    inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+    gather = np.where(inside, y * width + x, height * width).reshape(-1, KERNEL * KERNEL)
+    users = [np.flatnonzero(gather.reshape(-1) == position) for position in range(height * width)]
+    scatter = np.full((height * width, max(map(len, users))), gather.size)
     for position, used_by in enumerate(users):
         scatter[position, :len(used_by)] = used_by
-    return gather.astype(np.int32), scatter.astype(np.int32), out_side
+    return gather.astype(np.int32), scatter.astype(np.int32)
 
 
 class Neighbourhoods(nn.Cell):
-    """(B, side**2, C) to (B, out_side**2, 9 C). Its own backward gathers with the transposed index and sums."""
+    """(B, N, C) to (B, M, 9 C). Its own backward gathers with the transposed index and sums."""
 
-    def __init__(self, side, stride):
+    def __init__(self, pixels, stride):
         super().__init__()
-        gather, scatter, self.out_side = neighbourhood_index(side, stride)
+        gather, scatter = neighbourhood_index(pixels, stride)
         self.gather_index = Tensor(gather.reshape(-1))
         self.scatter_index = tuple(Tensor(column.copy()) for column in scatter.T)
 
@@ -57,15 +58,15 @@ class Neighbourhoods(nn.Cell):
 
 
 class Convolution(nn.Cell):
-    """A padded 3 x 3 convolution of square pictures, (B, side**2, inputs) to (B, out_side**2, outputs).
+    """A padded 3 x 3 convolution of pictures of ``pixels`` (height, width), (B, N, inputs) to (B, M, outputs).
 
     Weights are float32; the convolution is made, and given, in the type ``compute``.
     """
     compute = ms.float32
 
-    def __init__(self, side, inputs, outputs, stride, init):
+    def __init__(self, pixels, inputs, outputs, stride, init):
         super().__init__()
-        self.side, self.inputs, self.outputs = side, inputs, outputs
+        self.pixels, self.inputs, self.outputs = pixels, inputs, outputs
         fan_in = KERNEL * KERNEL * inputs
         self.weight = init.normal(fan_in, outputs, std=math.sqrt(2 / fan_in))
         self.bias = Parameter(Tensor(np.zeros(outputs, np.float32)))
@@ -74,13 +75,13 @@ class Convolution(nn.Cell):
         if self.native:
             self.convolve = ops.Conv2D(outputs, KERNEL, pad_mode='pad', pad=1, stride=stride)
         else:
-            self.neighbourhoods = Neighbourhoods(side, stride)
+            self.neighbourhoods = Neighbourhoods(pixels, stride)
 
     def construct(self, x):
         batch, x = x.shape[0], ops.cast(x, self.compute)
         weight, bias = ops.cast(self.weight, self.compute), ops.cast(self.bias, self.compute)
         if self.native:
-            picture = x.transpose(0, 2, 1).reshape(batch, self.inputs, self.side, self.side)
+            picture = x.transpose(0, 2, 1).reshape(batch, self.inputs, *self.pixels)
             kernel = weight.reshape(KERNEL, KERNEL, self.inputs, self.outputs).transpose(3, 2, 0, 1)
             y = self.convolve(picture, kernel).reshape(batch, self.outputs, -1).transpose(0, 2, 1)
             return y + bias

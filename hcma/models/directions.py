@@ -42,18 +42,18 @@ def word_directions(length, heads):
 
 
 def patch_directions(grid, heads, has_class):
-    """The bias of a ``grid`` x ``grid`` picture; heads start to the right, left, below and above, in turn.
+    """The bias of a ``grid`` (rows, columns) of patches; heads start to the right, left, below and above, in turn.
 
     The class token, if there is one, comes first; it has no direction.
     """
-    row, column = np.divmod(np.arange(grid * grid), grid)
+    rows, columns = grid
+    row, column = np.divmod(np.arange(rows * columns), columns)
     down, right = row[None] - row[:, None], column[None] - column[:, None]
-    reach = 2 * grid - 1
-    index = (down + grid - 1) * reach + right + grid - 1
-    down, right = (way.reshape(-1) for way in np.mgrid[1 - grid:grid, 1 - grid:grid])
+    index = (down + rows - 1) * (2 * columns - 1) + right + columns - 1
+    down, right = (way.reshape(-1) for way in np.mgrid[1 - rows:rows, 1 - columns:columns])
     starts = [np.append(np.where(way > 0, 0.0, AWAY), 0.0) for way in (right, -right, down, -down)]
     if has_class:
-        index = np.pad(index, ((1, 0), (1, 0)), constant_values=reach * reach)
+        index = np.pad(index, ((1, 0), (1, 0)), constant_values=len(down))
     return RelativeBias(index, _in_turn(starts, heads))
 
 

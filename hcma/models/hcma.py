@@ -16,7 +16,7 @@ BIAS = -10.0  # at first every pair looks like the wrong one that nearly all of 
 class HCMA(nn.Cell):
     """Hierarchical cross-modal alignment: both towers and one learnable log-scale (log of 1/temperature) per level.
 
-    ``construct(image (B, S, S, 3) uint8, ids (B, L) int32, length (B,) int32)`` gives a tuple with the scaled score
+    ``construct(image (B, H, W, 3) uint8, ids (B, L) int32, length (B,) int32)`` gives a tuple with the scaled score
     ``cosine / temperature`` (B_text, B_image) of each level, in the order of ``levels``; where regions are boxes or
     phrases chunks, only the towers take these. ``fusion`` is None or the cell that tells matched pairs from others;
     ``log_variance`` is None or what balances the terms of the loss; ``bias`` is None or added to every scaled score,
@@ -43,8 +43,8 @@ class HCMA(nn.Cell):
         if loss.balance == 'uncertainty':
             self.log_variance = Parameter(Tensor(np.zeros(len(self.terms), np.float32)))
 
-    def construct(self, image_BSS3, ids_BL, length_B):
-        return self.scaled(self.scores(self.text_tower(ids_BL, length_B), self.image_tower(image_BSS3)))
+    def construct(self, image_BHW3, ids_BL, length_B):
+        return self.scaled(self.scores(self.text_tower(ids_BL, length_B), self.image_tower(image_BHW3)))
 
     def scaled(self, scores):
         """A tuple of one cosine score per level, each divided by its level's temperature, and with its bias."""

@@ -11,7 +11,7 @@ from hcma.models.transformer import MLP, CrossAttention, blocks_of
 
 
 class PixelNorm(nn.Cell):
-    """Pictures (B, S, S, 3) in uint8 to float32 with mean and deviation of the channels removed, inside the graph.
+    """Pictures (B, H, W, 3) in uint8 to float32 with mean and deviation of the channels removed, inside the graph.
 
     Pictures come channels-last: that is how the decoder writes them and how both stems read them, and bytes
     are a quarter of the traffic to the device.
@@ -23,8 +23,8 @@ class PixelNorm(nn.Cell):
         self.scale = Tensor(1 / (255 * deviation))
         self.shift = Tensor(np.array(mean, np.float32) / deviation)
 
-    def construct(self, image_BSS3):
-        return ops.cast(image_BSS3, ms.float32) * self.scale - self.shift
+    def construct(self, image_BHW3):
+        return ops.cast(image_BHW3, ms.float32) * self.scale - self.shift
 
 
 class ConvolutionStem(nn.Cell):
@@ -36,16 +36,15 @@ class ConvolutionStem(nn.Cell):
 
     def __init__(self, config, init):
         super().__init__()
-        self.side = config.size
-        side, inputs, convolutions = config.size, 3, []
+        pixels, inputs, convolutions = config.pixels, 3, []
         for outputs in config.stem_channels:
-            convolutions.append(Convolution(side, inputs, outputs, 2, init))
-            side, inputs = (side - 1) // 2 + 1, outputs
+            convolutions.append(Convolution(pixels, inputs, outputs, 2, init))
+            pixels, inputs = tuple(side // 2 for side in pixels), outputs  # patch_size divides both
         self.convolutions = nn.CellList(convolutions)
-        self.out = Convolution(side, inputs, config.width, 1, init)
+        self.out = Convolution(pixels, inputs, config.width, 1, init)
 
     def construct(self, x):
-        x = x.reshape(x.shape[0], self.side * self.side, 3)
+        x = x.reshape(x.shape[0], -1, 3)
         for convolution in self.convolutions:
             x = ops.relu(convolution(x))
         return self.out(x)
@@ -56,12 +55,12 @@ class PatchStem(nn.Cell):
 
     def __init__(self, config, init):
         super().__init__()
-        self.grid, self.patch, self.width = config.grid, config.patch_size, config.width
+        (self.rows, self.columns), self.patch, self.width = config.grid, config.patch_size, config.width
         self.project = Linear(3 * self.patch * self.patch, self.width, init, bias=config.patch_bias)
 
     def construct(self, x):
         batch = x.shape[0]
-        cut = x.reshape(batch, self.grid, self.patch, self.grid, self.patch, 3).transpose(0, 1, 3, 2, 4, 5)
+        cut = x.reshape(batch, self.rows, self.patch, self.columns, self.patch, 3).transpose(0, 1, 3, 2, 4, 5)
         return self.project(cut.reshape(-1, 3 * self.patch * self.patch)).reshape(batch, -1, self.width)
 
 
@@ -85,7 +84,7 @@ class AttentionPool(nn.Cell):
 
 
 class ImageEncoder(nn.Cell):
-    """Pictures (B, S, S, 3) uint8 to patches (B, P, D) and global (B, D), both after the final layer norm.
+    """Pictures (B, H, W, 3) uint8 to patches (B, P, D) and global (B, D), both after the final layer norm.
 
     With ``kept`` (B, K) int32 only these patches of each picture pass the blocks and come out, (B, K, D).
     """
@@ -96,7 +95,7 @@ class ImageEncoder(nn.Cell):
         self.pixels = PixelNorm(config.mean, config.deviation)
         self.stem = (ConvolutionStem if config.stem == 'convolution' else PatchStem)(config, init)
         self.has_class = config.pool == 'class'
-        positions = config.grid ** 2 + int(self.has_class)
+        positions = config.patches + int(self.has_class)
         self.places = Tensor(np.arange(positions, dtype=np.int32))
         self.position = init.normal(1, positions, config.width)
         if self.has_class:
@@ -108,8 +107,8 @@ class ImageEncoder(nn.Cell):
         self.attention_pool = AttentionPool(config, init) if config.pool == 'attention' else None
         freeze(self, config.train)
 
-    def construct(self, image_BSS3, kept_BK=None):
-        x, chosen = self.stem(self.pixels(image_BSS3)), None
+    def construct(self, image_BHW3, kept_BK=None):
+        x, chosen = self.stem(self.pixels(image_BHW3)), None
         if self.has_class:
             first = ops.broadcast_to(self.class_embedding, (x.shape[0], 1, x.shape[2]))
             x = self.input_norm(ops.concat((first, x), 1) + self.position)

@@ -82,7 +82,7 @@ class _Tower:
         """Those of the first words, or means of the patches where grids differ."""
         if not hasattr(self.own, 'grid'):
             return array[:, :self.own.length]
-        first = array.shape[1] - self.other.grid ** 2
+        first = array.shape[1] - self.other.patches
         patches = shared_areas(self.own.grid, self.other.grid) @ array[0, first:]
         return np.concatenate((array[0, :first], patches))[None]
 

@@ -23,7 +23,7 @@ class Projection(nn.Cell):
 
 
 class ImageTower(nn.Cell):
-    """Pictures (B, S, S, 3) uint8 to the features that ``image_features`` names.
+    """Pictures (B, H, W, 3) uint8 to the features that ``image_features`` names.
 
     They are global (B, E), patch (B, P, E'), region (B, R, E'), all normalised, and the encoder's own patches
     (B, P, D) and global feature (B, D) for a fusion. One more input is, where regions are boxes, these, (B, R, 4) in
@@ -45,8 +45,8 @@ class ImageTower(nn.Cell):
             self.regions = Boxes(grid) if self.has_boxes else Windows(patch_windows(grid, config.region_sizes))
             self.to_region = Projection(width, shared, init)
 
-    def construct(self, image_BSS3, given=None):
-        patch_BPD, global_BD = self.encoder(image_BSS3, None if self.has_boxes else given)
+    def construct(self, image_BHW3, given=None):
+        patch_BPD, global_BD = self.encoder(image_BHW3, None if self.has_boxes else given)
         features = ()
         for name in self.names:
             if name == 'global':

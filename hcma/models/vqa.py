@@ -17,7 +17,7 @@ READS = {'word_patch': {'image': ('encoder', 'to_patch'), 'text': ('encoder', 't
 
 
 class ImageFeatures(nn.Cell):
-    """Pictures (B, S, S, 3) uint8 to the global feature, in row 0, and the patches: (B, 1 + P, D).
+    """Pictures (B, H, W, 3) uint8 to the global feature, in row 0, and the patches: (B, 1 + P, D).
 
     One array, so that what a frozen encoder gives can be kept for every picture and fed like the pictures themselves.
     """
@@ -26,8 +26,8 @@ class ImageFeatures(nn.Cell):
         super().__init__(auto_prefix=False)
         self.encoder = encoder
 
-    def construct(self, image_BSS3):
-        patch_BPD, global_BD = self.encoder(image_BSS3)
+    def construct(self, image_BHW3):
+        patch_BPD, global_BD = self.encoder(image_BHW3)
         return ops.concat((ops.expand_dims(global_BD, 1), patch_BPD), 1)
 
 

@@ -30,25 +30,25 @@ class Windows(nn.Cell):
 class Boxes(nn.Cell):
     """Means of the patches that boxes cover, each weighted by the share of it that is covered.
 
-    ``construct(patch (B, P, D), box (B, R, 4))``, with left, top, right and bottom in patches of a ``grid`` x ``grid``
-    picture and no box empty, gives (B, R, D).
+    ``construct(patch (B, P, D), box (B, R, 4))``, with left, top, right and bottom in patches of a ``grid`` (rows,
+    columns) and no box empty, gives (B, R, D).
     """
 
     def __init__(self, grid):
         super().__init__()
-        self.start = Tensor(np.arange(grid, dtype=np.float32))
+        self.row, self.column = (Tensor(np.arange(side, dtype=np.float32)) for side in grid)
         self.product = ops.BatchMatMul()
 
     def construct(self, patch_BPD, box_BR4):
-        across_BRG = self._shares(box_BR4[:, :, 0:1], box_BR4[:, :, 2:3])
-        down_BRG = self._shares(box_BR4[:, :, 1:2], box_BR4[:, :, 3:4])
-        weight_BRGG = ops.expand_dims(down_BRG, 3) * ops.expand_dims(across_BRG, 2)
-        weight_BRP = weight_BRGG.reshape(box_BR4.shape[:2] + (-1,))
+        across_BRW = self._shares(self.column, box_BR4[:, :, 0:1], box_BR4[:, :, 2:3])
+        down_BRH = self._shares(self.row, box_BR4[:, :, 1:2], box_BR4[:, :, 3:4])
+        weight_BRHW = ops.expand_dims(down_BRH, 3) * ops.expand_dims(across_BRW, 2)
+        weight_BRP = weight_BRHW.reshape(box_BR4.shape[:2] + (-1,))
         return self.product(ops.cast(weight_BRP, patch_BPD.dtype), patch_BPD)
 
-    def _shares(self, low_BR1, high_BR1):
-        """What each row or column of patches has of the boxes' extent between ``low`` and ``high``, (B, R, grid)."""
-        covered = ops.minimum(high_BR1, self.start + 1) - ops.maximum(low_BR1, self.start)
+    def _shares(self, start_N, low_BR1, high_BR1):
+        """What each row or column of patches has of the boxes' extent between ``low`` and ``high``, (B, R, N)."""
+        covered = ops.minimum(high_BR1, start_N + 1) - ops.maximum(low_BR1, start_N)
         return ops.relu(covered) / (high_BR1 - low_BR1)
 
 
@@ -83,8 +83,8 @@ def word_windows(length, sizes):
 
 
 def patch_windows(grid, sizes):
-    """Squares of ``sizes`` x ``sizes`` patches of a ``grid`` x ``grid`` picture, (W, grid**2)."""
-    row, column = np.divmod(np.arange(grid * grid), grid)
+    """Squares of ``sizes`` x ``sizes`` patches of a ``grid`` (rows, columns), (W, P)."""
+    row, column = np.divmod(np.arange(grid[0] * grid[1]), grid[1])
     return np.stack([(row >= top) & (row < bottom) & (column >= left) & (column < right)
                      for left, top, right, bottom in window_boxes(grid, sizes)]).astype(np.float32)
 
@@ -96,14 +96,17 @@ def window_boxes(grid, sizes):
     """
     boxes = []
     for size in sizes:
-        starts = sorted({*range(0, grid - size, (size + 1) // 2), grid - size})
-        boxes += [(left, top, left + size, top + size) for top in starts for left in starts]
+        tops, lefts = (sorted({*range(0, side - size, (size + 1) // 2), side - size}) for side in grid)
+        boxes += [(left, top, left + size, top + size) for top in tops for left in lefts]
     return np.array(boxes, np.float32)
 
 
 def shared_areas(grid, other):
-    """Which share of each patch of a ``grid`` x ``grid`` picture lies in each one of ``other`` x ``other``, (P, P')."""
-    low, other_low = np.arange(grid)[:, None] / grid, np.arange(other) / other
-    shared = np.minimum(low + 1 / grid, other_low + 1 / other) - np.maximum(low, other_low)
-    along = grid * shared.clip(0)
-    return np.kron(along, along).astype(np.float32)
+    """Which share of each patch of a ``grid`` (rows, columns) lies in each one of an ``other``, (P, P')."""
+    return np.kron(*(_shared_lengths(*sides) for sides in zip(grid, other))).astype(np.float32)
+
+
+def _shared_lengths(side, other):
+    low, other_low = np.arange(side)[:, None] / side, np.arange(other) / other
+    shared = np.minimum(low + 1 / side, other_low + 1 / other) - np.maximum(low, other_low)
+    return side * shared.clip(0)

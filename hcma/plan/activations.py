@@ -4,6 +4,7 @@ Two ways of holding: ``kept`` counts what the backward pass needs, as a device h
 ``computed`` counts the results of all operations, as MindSpore holds them on CPU, which reuses little inside a graph.
 Per sample in the encoders, for a whole batch in the loss.
 """
+import math
 from dataclasses import dataclass
 
 # Results of an activation, and how many of them its backward pass reads beside its input. MindSpore composes the
@@ -49,13 +50,13 @@ def _biased(tower):
 def positions(tower):
     """Rows of a sample inside an encoder."""
     if hasattr(tower, 'grid'):
-        return tower.grid ** 2 + (tower.pool == 'class')
+        return tower.patches + (tower.pool == 'class')
     return tower.length
 
 
 def seen(recipe, tower):
     """Rows of a sample that pass the blocks in training: dropped patches do not."""
-    dropped = tower.grid ** 2 - recipe.kept_patches if hasattr(tower, 'grid') else 0
+    dropped = tower.patches - recipe.kept_patches if hasattr(tower, 'grid') else 0
     return positions(tower) - dropped
 
 
@@ -64,16 +65,21 @@ def ends(tower):
     rows = positions(tower) * tower.width
     if not hasattr(tower, 'grid'):
         return Held(2 * rows, rows, 6 * rows)
-    pixels = 3 * tower.size ** 2  # kept in the type that the first product reads
+    pixels = 3 * math.prod(tower.pixels)  # kept in the type that the first product reads
     if tower.stem == 'patchify':
         return Held(pixels + 2 * rows, 2 * rows, 4 * pixels + 6 * rows)
-    total, side = Held(pixels + 2 * rows, rows, 3 * pixels + 3 * rows), tower.size
-    for layer, (inputs, outputs) in enumerate(zip((3, *tower.stem_channels), (*tower.stem_channels, tower.width))):
-        out_side = (side - 1) // 2 + 1 if layer < len(tower.stem_channels) else side
-        seen, made = 9 * inputs * out_side ** 2, outputs * out_side ** 2
-        total += Held(made, 0, inputs * side ** 2 + seen + 3 * made)
-        side = out_side
+    total, before = Held(pixels + 2 * rows, rows, 3 * pixels + 3 * rows), tower.pixels
+    channels = (3, *tower.stem_channels, tower.width)
+    for inputs, outputs, after in zip(channels, channels[1:], [*stem_pixels(tower), tower.grid]):
+        seen, made = 9 * inputs * math.prod(after), outputs * math.prod(after)
+        total += Held(made, 0, inputs * math.prod(before) + seen + 3 * made)
+        before = after
     return total
+
+
+def stem_pixels(image):
+    """The (height, width) of what each halving convolution of a stem makes."""
+    return [tuple(side >> layer for side in image.pixels) for layer in range(1, len(image.stem_channels) + 1)]
 
 
 def encoder(recipe, tower):

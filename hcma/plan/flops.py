@@ -3,7 +3,7 @@
 Only matrix products count, once forward and, where there is a backward pass, twice more, whatever is computed again:
 what a model needs, not what a way of computing it takes.
 """
-from hcma.plan.activations import positions, seen
+from hcma.plan.activations import positions, seen, stem_pixels
 from hcma.plan.levels import image_rows, samples, text_rows, towers
 from hcma.plan.parameters import linears
 
@@ -39,13 +39,12 @@ def _forward(recipe, name, tower, rows, inside):
 
 def _stem(image):
     if image.stem == 'patchify':
-        return 2 * image.grid ** 2 * 3 * image.patch_size ** 2 * image.width
-    total, side, inputs = 0, image.size, 3
-    for outputs in image.stem_channels:
-        side = (side - 1) // 2 + 1
-        total += 2 * 9 * inputs * outputs * side ** 2
+        return 2 * image.patches * 3 * image.patch_size ** 2 * image.width
+    total, inputs = 0, 3
+    for outputs, (height, width) in zip(image.stem_channels, stem_pixels(image)):
+        total += 2 * 9 * inputs * outputs * height * width
         inputs = outputs
-    return total + 2 * 9 * inputs * image.width * side ** 2
+    return total + 2 * 9 * inputs * image.width * image.patches
 
 
 def _scores(recipe, count):
@@ -66,7 +65,7 @@ def _fusion(recipe):
     model = recipe.model
     if model.fusion is None:
         return 0
-    words, patches, width = model.text.length, model.image.grid ** 2, model.text.width
+    words, patches, width = model.text.length, model.image.patches, model.text.width
     block = 2 * words * width * width * 6 + 2 * patches * width * width * 2 + 4 * words * patches * width
     adapt = 2 * patches * model.image.width * width
     pairs = recipe.train.batch_size * (3 if recipe.data.negatives == 'none' else 4)

@@ -12,15 +12,16 @@ def windows(sizes, length):
 
 def squares(sizes, grid):
     """Regions of a picture, each overlapping the next by half."""
-    return sum(len({*range(0, grid - size, (size + 1) // 2), grid - size}) ** 2 for size in sizes)
+    def starts(side, size):
+        return len({*range(0, side - size, (size + 1) // 2), side - size})
+    return sum(starts(grid[0], size) * starts(grid[1], size) for size in sizes)
 
 
 def image_rows(model, level):
     """Feature rows of a picture that ``level`` compares."""
-    grid = model.image.grid
     if level == 'phrase_region':
-        return model.max_boxes if model.regions == 'boxes' else squares(model.region_sizes, grid)
-    return {'sentence_global': 1, 'word_patch': grid ** 2}[level]
+        return model.max_boxes if model.regions == 'boxes' else squares(model.region_sizes, model.image.grid)
+    return {'sentence_global': 1, 'word_patch': model.image.patches}[level]
 
 
 def text_rows(model, level):
@@ -50,7 +51,7 @@ def features(recipe, rows, tower):
         if level != 'sentence_global':
             total += rows(model, level) * (model.word_embed_width + 1)  # the mask counts for texts
     if model.fusion is not None:
-        total += (text_rows(model, 'word_patch') if rows is text_rows else tower.grid ** 2) * tower.width + tower.width
+        total += (text_rows(model, 'word_patch') if rows is text_rows else tower.patches) * tower.width + tower.width
     return total
 
 
@@ -96,7 +97,7 @@ def fusion(recipe, batch):
     if model.fusion is None:
         return Held()
     pairs = batch * (3 if recipe.data.negatives == 'none' else 4)
-    words, patches, width = model.text.length, model.image.grid ** 2, model.text.width
+    words, patches, width = model.text.length, model.image.patches, model.text.width
     stacked = words * width + patches * model.image.width
     square = model.fusion.heads * words * patches
     one = Held(8 * words * width + 2 * patches * width + square, 2 * words * width + square,

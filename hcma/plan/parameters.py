@@ -57,12 +57,12 @@ def _encoder(name, tower, ends, rank):
 def _directions(tower):
     """Relative positions that a head tells apart."""
     if hasattr(tower, 'grid'):
-        return (2 * tower.grid - 1) ** 2 + 1
+        return (2 * tower.grid[0] - 1) * (2 * tower.grid[1] - 1) + 1
     return 2 * tower.length - 1
 
 
 def _image_ends(image):
-    sizes = [(image.grid ** 2 + (image.pool == 'class')) * image.width, image.width, image.width]
+    sizes = [(image.patches + (image.pool == 'class')) * image.width, image.width, image.width]
     if image.pool == 'class':
         sizes += [image.width] * 3  # the class token, and the norm before the blocks
     if image.pool == 'attention':

@@ -39,7 +39,7 @@ def _resize(arrays, old, new):
     before, after = old.image.grid, new.image.grid
     if before != after and old.image.pool == new.image.pool:
         first = int(new.image.pool == 'class')
-        arrays[IMAGE_POSITION] = resize_patch_positions(arrays[IMAGE_POSITION], (before, before), (after, after), first)
+        arrays[IMAGE_POSITION] = resize_patch_positions(arrays[IMAGE_POSITION], before, after, first)
     arrays[TEXT_POSITION] = resize_word_positions(arrays[TEXT_POSITION], new.text.length)
 
 

@@ -47,7 +47,7 @@ class QuestionAnswering(Task):
     def load(self, newest):
         """Read questions and pictures, and what the frozen image encoder makes of these."""
         recipe, path = self.recipe, self.recipe.data.train
-        decoder = Decoder(recipe.model.image.size, recipe.model.image.fit)
+        decoder = Decoder(recipe.model.image.pixels, recipe.model.image.fit)
         questions, rejects, pictures, row = pictures_of(*read_questions(path, recipe.vqa.split), decoder)
         require_some(questions, rejects, path, 'question', recipe.vqa.split)
         self.fingerprint = _fingerprint(questions, pictures, row)

@@ -146,7 +146,7 @@ def test_a_box_lands_on_the_patches_that_show_its_thing(view, mirrored, picture_
     model, thing = make_recipe(**OWN).model, (28, 12, 44, 28)
     view = View(*view, mirrored)
     boxes, = Regions(model)([[28 / 64, 12 / 40, 44 / 64, 28 / 40]], view, 40, 64)
-    seen = Decoder(32).see(picture_of(thing), view)[..., 0] / 255
+    seen = Decoder((32, 32)).see(picture_of(thing), view)[..., 0] / 255
     patches = seen.reshape(8, 4, 8, 4).mean((1, 3))
     assert np.abs(patches - weights(boxes[0], 8)).max() < 0.12  # resizing blurs edges
     assert np.abs(patches - weights(boxes[0], 8)[:, ::-1]).max() > 0.3

@@ -36,7 +36,7 @@ def choices(tmp_path):
 def evaluation(tmp_path):
     """An ``Evaluation`` whose scores are known."""
     made = Evaluation.__new__(Evaluation)
-    made.run_dir, made.encoder, made.decoder = tmp_path, BrightnessEncoder(), Decoder(8)
+    made.run_dir, made.encoder, made.decoder = tmp_path, BrightnessEncoder(), Decoder((8, 8))
     made.weightings = weightings(made.encoder.levels, {'far': 0.5})
     return made
 
@@ -57,7 +57,7 @@ def test_accuracy_is_counted_by_type_and_macro_counts_every_type_alike():
 
 def test_margins_are_the_scores_of_the_right_less_those_of_the_wrong_caption(choices, tmp_path):
     rows = read_choices(choices)
-    margins, right, wrong = choice_margins(BrightnessEncoder(), rows, load_pictures(rows, tmp_path, Decoder(8)))
+    margins, right, wrong = choice_margins(BrightnessEncoder(), rows, load_pictures(rows, tmp_path, Decoder((8, 8))))
     assert right[0].tolist() == [0, 0, 0, -190, -5, -10]
     assert wrong[0].tolist() == [-10, -50, -150, -10, -10, -10]
     assert np.array_equal(margins, right - wrong) and np.array_equal(margins[1], -margins[0])
@@ -113,7 +113,7 @@ def test_pictures_are_seen_as_in_training_upright_and_centred(tmp_path):
     exif[0x0112] = 6
     Image.fromarray(wide).save(tmp_path / 'wide.png')
     turned.save(tmp_path / 'turned.png', exif=exif)
-    pictures = load_pictures([{'image': 'wide.png'}, {'image': 'turned.png'}], tmp_path, Decoder(8))
+    pictures = load_pictures([{'image': 'wide.png'}, {'image': 'turned.png'}], tmp_path, Decoder((8, 8)))
     for picture in pictures.values():
         assert (picture.shape, picture.dtype, picture.min()) == ((8, 8, 3), np.uint8, 255)
 

@@ -54,7 +54,7 @@ def test_weights_add_up_the_levels_before_they_are_compared():
 @pytest.fixture
 def evaluation(tmp_path):
     made = Evaluation.__new__(Evaluation)
-    made.run_dir, made.encoder, made.decoder = tmp_path, BrightnessEncoder(), Decoder(8)
+    made.run_dir, made.encoder, made.decoder = tmp_path, BrightnessEncoder(), Decoder((8, 8))
     made.weightings = weightings(made.encoder.levels, {'far': 0.5})
     for brightness in (50, 120, 200):
         Image.new('RGB', (9, 9), (brightness,) * 3).save(tmp_path / f'{brightness}.png')

@@ -16,7 +16,7 @@ LEVELS = ('sentence_global', 'word_patch')
 def evaluation(tmp_path):
     """An ``Evaluation`` whose first level is right and whose second is wrong."""
     made = Evaluation.__new__(Evaluation)
-    made.run_dir, made.encoder, made.decoder = tmp_path, BrightnessEncoder(), Decoder(8)
+    made.run_dir, made.encoder, made.decoder = tmp_path, BrightnessEncoder(), Decoder((8, 8))
     made.weightings = weightings(made.encoder.levels, {})
     return made
 

@@ -34,11 +34,11 @@ def recipe_of(start, **model):
 
 
 def test_training_starts_at_the_original_with_a_fusion_and_larger_pictures(start):
-    task = task_of(recipe_of(start, image={'size': 16}, text={'length': 12}))
+    task = task_of(recipe_of(start, image={'size': [16, 24]}, text={'length': 12}))
     task.load(None)
     model, (original, _, _) = task.network().model, load_model(start[1])
     ids, lengths = task.tokenizer.encode(['ab cd', 'a!'])
-    assert (ids.shape, model.image_tower.encoder.position.shape) == ((2, 12), (1, 17, 12))
+    assert (ids.shape, model.image_tower.encoder.position.shape) == ((2, 12), (1, 25, 12))
     longer = model.text_tower(Tensor(ids), Tensor(lengths))[0].asnumpy()
     before = original.text_tower(Tensor(ids[:, :9]), Tensor(lengths))[0].asnumpy()
     np.testing.assert_allclose(longer, before, atol=1e-6)

@@ -28,7 +28,7 @@ def expected(picture, size, fit):
 @pytest.mark.parametrize('shape', SIZES, ids=str)
 def test_whole_pictures_are_pillows_to_the_bit(fit, shape):
     picture = np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
-    assert np.array_equal(Decoder(24, fit).square(picture), expected(picture, 24, fit))
+    assert np.array_equal(Decoder((24, 24), fit).whole(picture), expected(picture, 24, fit))
 
 
 @pytest.mark.parametrize('config, fit', [

@@ -53,8 +53,8 @@ def test_what_is_written_is_loaded_with_the_same_logits(tmp_path):
         clip = transformers.CLIPModel.from_pretrained(tmp_path / 'back').eval()
         expected = clip(**inputs).logits_per_text.numpy()
     model, recipe, tokenizer = load_model(tmp_path / 'own')
-    decoder = Decoder(8, recipe.model.image.fit)
-    pixels = np.stack([decoder.square(np.asarray(picture)) for picture in pictures])
+    decoder = Decoder((8, 8), recipe.model.image.fit)
+    pixels = np.stack([decoder.whole(np.asarray(picture)) for picture in pictures])
     logits = model(Tensor(pixels), *map(Tensor, tokenizer.encode(CAPTIONS)))[0].asnumpy()
     np.testing.assert_allclose(logits, expected, atol=1e-4)
 

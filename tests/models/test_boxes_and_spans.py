@@ -15,17 +15,17 @@ def float32(x):
     return Tensor(x, ms.float32)
 
 
-def mean_under(patch_GGD, box):
+def mean_under(patch_HWD, box):
     """The mean of a box in float64, by cutting every patch into 64 x 64 points and averaging those inside."""
-    grid, fine = len(patch_GGD), 64
-    at = (np.arange(grid * fine) + 0.5) / fine
-    inside = (at >= box[1])[:, None] & (at < box[3])[:, None] & (at >= box[0]) & (at < box[2])
-    return patch_GGD.repeat(fine, 0).repeat(fine, 1)[inside].mean(0)
+    fine = 64
+    down, across = ((np.arange(side * fine) + 0.5) / fine for side in patch_HWD.shape[:2])
+    inside = (down >= box[1])[:, None] & (down < box[3])[:, None] & (across >= box[0]) & (across < box[2])
+    return patch_HWD.repeat(fine, 0).repeat(fine, 1)[inside].mean(0)
 
 
 def test_a_box_is_the_mean_of_what_it_covers():
-    grid, width = 5, 3
-    patch = RNG.normal(size=(2, grid, grid, width))
+    grid, width = (5, 6), 3
+    patch = RNG.normal(size=(2, *grid, width))
     low = RNG.integers(0, 4 * 64, (2, 6, 2))
     boxes = np.concatenate((low, low + RNG.integers(1, 64, (2, 6, 2))), 2) / 64  # over one patch, two or four
     pooled = Boxes(grid)(float32(patch.reshape(2, -1, width)), float32(boxes)).asnumpy()
@@ -33,9 +33,9 @@ def test_a_box_is_the_mean_of_what_it_covers():
     np.testing.assert_allclose(pooled, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize('grid, sizes', [(2, (2,)), (6, (2, 3)), (7, (3, 5))])
+@pytest.mark.parametrize('grid, sizes', [((2, 2), (2,)), ((6, 6), (2, 3)), ((5, 7), (3, 5))])
 def test_windows_given_as_boxes_are_the_windows(grid, sizes):
-    patch = float32(RNG.normal(size=(2, grid * grid, 4)))
+    patch = float32(RNG.normal(size=(2, grid[0] * grid[1], 4)))
     boxes = float32(np.stack([window_boxes(grid, sizes)] * 2))
     expected = Windows(patch_windows(grid, sizes))(patch)
     np.testing.assert_allclose(Boxes(grid)(patch, boxes).asnumpy(), expected.asnumpy(), atol=1e-6)
@@ -52,7 +52,7 @@ def test_a_span_is_the_mean_of_its_words_and_no_span_is_absent():
 
 def test_spans_of_all_runs_and_boxes_of_all_windows_give_the_scores_without_them(make_recipe, make_batch, vocabulary):
     plain = build_model(make_recipe(**OWN), vocabulary)
-    windows = window_boxes(4, (2, 3))
+    windows = window_boxes((4, 4), (2, 3))
     runs = [[first, first + 3] for first in range(1, 5)]
     given = build_model(make_recipe(model={'regions': 'boxes', 'phrases': 'chunks', 'max_boxes': len(windows),
                                            'max_chunks': len(runs)}, **OWN), vocabulary)

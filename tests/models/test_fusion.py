@@ -47,7 +47,7 @@ def test_what_is_no_word_does_not_matter(model, parts):
 
 def test_attention_maps_are_distributions_over_the_patches(model, recipe, parts):
     maps = model.fusion.attention(*parts)
-    patches = recipe.model.image.grid ** 2
+    patches = recipe.model.image.patches
     assert [tuple(weights.shape) for weights in maps] == [(3, 2, recipe.model.text.length, patches)] * 2
     for weights in maps:
         np.testing.assert_allclose(weights.asnumpy().sum(-1), 1, atol=1e-5)

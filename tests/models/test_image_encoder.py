@@ -7,14 +7,14 @@ from mindspore import Tensor, ops
 from hcma.models.image_encoder import ImageEncoder, PatchStem, PixelNorm
 from hcma.models.layers import Init
 
-PICTURES = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), dtype=np.uint8)
+PICTURES = np.random.default_rng(0).integers(0, 256, (2, 12, 16, 3), dtype=np.uint8)  # of 3 x 4 patches
 
 
 @pytest.fixture(scope='module')
 def config(make_recipe):
-    """``config(...)``: the tiny image tower with other values."""
+    """``config(...)``: the tiny image tower for pictures that are no squares, with other values."""
     def make(**values):
-        return make_recipe(model={'image': values}).model.image
+        return make_recipe(model={'image': {'size': [12, 16], **values}}).model.image
     return make
 
 
@@ -27,10 +27,10 @@ def test_pixels_are_those_of_clip(config):
 
 def test_patchify_is_a_convolution_with_the_patch_as_its_stride(config):
     stem = PatchStem(config(stem='patchify', patch_size=4), Init(0))
-    x = Tensor(np.random.default_rng(1).normal(size=(2, 16, 16, 3)), ms.float32)
+    x = Tensor(np.random.default_rng(1).normal(size=(2, 12, 16, 3)), ms.float32)
     kernel = stem.project.weight.reshape(-1, 4, 4, 3).transpose(0, 3, 1, 2)
     convolved = ops.Conv2D(stem.width, 4, stride=4)(x.transpose(0, 3, 1, 2), kernel)
-    expected = convolved.asnumpy().reshape(2, stem.width, 16).transpose(0, 2, 1)
+    expected = convolved.asnumpy().reshape(2, stem.width, 12).transpose(0, 2, 1)
     np.testing.assert_allclose(stem(x).asnumpy(), expected, atol=1e-5)
 
 
@@ -50,7 +50,7 @@ def test_class_token_is_no_patch_and_the_mean_is_over_patches(config, stem):
     patch_BPD, global_BD = with_mean(Tensor(PICTURES))
     np.testing.assert_allclose(global_BD.asnumpy(), patch_BPD.asnumpy().mean(1), atol=1e-6)
     class_patch_BPD, class_BD = with_class(Tensor(PICTURES))
-    assert class_patch_BPD.shape == patch_BPD.shape == (2, 16, 16)
+    assert class_patch_BPD.shape == patch_BPD.shape == (2, 12, 16)
     assert not np.allclose(class_BD.asnumpy(), class_patch_BPD.asnumpy().mean(1), atol=1e-2)
 
 
@@ -63,7 +63,7 @@ def test_a_picture_does_not_depend_on_its_batch(config):
 @pytest.mark.parametrize('pool', ['class', 'mean'])
 def test_only_kept_patches_are_seen(pool, config):
     encoder = ImageEncoder(config(stem='patchify', patch_size=4, pool=pool), Init(0))
-    every = Tensor(np.tile(np.arange(16, dtype=np.int32), (2, 1)))
+    every = Tensor(np.tile(np.arange(12, dtype=np.int32), (2, 1)))
     for kept, whole in zip(encoder(Tensor(PICTURES), every), encoder(Tensor(PICTURES))):
         np.testing.assert_allclose(kept.asnumpy(), whole.asnumpy(), atol=1e-5)
     pictures, kept = PICTURES.copy(), Tensor(np.array([[0, 3, 9], [2, 3, 4]], np.int32))

@@ -24,7 +24,7 @@ ALL_LEVELS = ['word_patch', 'phrase_region', 'sentence_global']
 MODELS = {
     'tiny': {'model': {'preset': 'tiny'}},
     'small': {'model': {'preset': 'small'}},
-    'everything': {'model': {'preset': 'small', 'image': {'depth': 2, 'pool': 'class'}, 'fusion': {'depth': 2}},
+    'everything': {'model': {'preset': 'small', 'image': {'depth': 2, 'pool': 'class', 'size': [32, 48]}, 'fusion': {'depth': 2}},
                    'loss': {'levels': ALL_LEVELS, 'balance': 'uncertainty'}},
     'additions': {'model': {'preset': 'tiny', 'image': {'train': 'lora', 'depth': 2}, 'text': {'train': 'frozen'},
                             'lora': {'rank': 3}}, 'loss': {'temperature': {'learnable': False}}},
@@ -53,7 +53,8 @@ def test_counts_of_parameters_are_those_of_the_built_model(name):
 def test_counts_of_phrases_and_regions_are_those_of_the_windows():
     for sizes in ((2,), (3, 5)):
         assert windows(sizes, 9) == len(word_windows(9, sizes))
-        assert squares(sizes, 6) == len(patch_windows(6, sizes))
+        for grid in ((6, 6), (5, 7)):
+            assert squares(sizes, grid) == len(patch_windows(grid, sizes))
 
 
 def test_boxes_and_chunks_take_what_their_numbers_say():

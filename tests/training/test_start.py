@@ -136,10 +136,9 @@ def test_levels_and_a_fusion_that_are_new_begin_anew_and_known_temperatures_are_
 
 def test_positions_are_resized_to_larger_pictures_and_other_lengths(data, aligned):
     flat = arrays_of(aligned)
-    for size, length in ((32, 12), (8, 5)):
+    for size, grid, length in ((32, (4, 4), 12), ([8, 24], (1, 3), 5)):
         recipe = recipe_of(data, {'size': size}, {'length': length}, weights=str(aligned))
         taken, _ = started(recipe)
-        grid = (size // 8,) * 2
         assert np.array_equal(taken['image_tower.encoder.position'],
                               resize_patch_positions(flat['image_tower.encoder.position'], (2, 2), grid))
         assert np.array_equal(taken['text_tower.encoder.position'],
