@@ -1,13 +1,14 @@
 """Weight files of other projects as float32 arrays by name."""
 import json
-import zipfile
 from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, deserialize
 
 from hcma.errors import InputError
+from hcma.interop.torch_archive import from_bfloat16, read_archive
 
+ARCHIVE = b'PK\x03\x04'  # the first bytes of a zip archive, whole or not
 PICKLED = ('.bin', '.pt', '.pth', '.ckpt')
 _TYPES = {'F64': np.float64, 'F32': np.float32, 'F16': np.float16, 'I64': np.int64, 'I32': np.int32}
 
@@ -62,9 +63,8 @@ def _read_safetensors(path):
 
 
 def _array(entry, where):
-    if entry['dtype'] == 'BF16':  # NumPy has no such type: the upper half of a float32
-        bits = np.frombuffer(entry['data'], np.uint16).astype(np.uint32) << 16
-        return bits.view(np.float32).reshape(entry['shape'])
+    if entry['dtype'] == 'BF16':
+        return from_bfloat16(entry['data']).reshape(entry['shape'])
     if entry['dtype'] not in _TYPES:
         raise InputError(f'{where} is of type {entry["dtype"]}; save it as F32, F16 or BF16')
     return np.frombuffer(entry['data'], _TYPES[entry['dtype']]).reshape(entry['shape'])
@@ -72,26 +72,28 @@ def _array(entry, where):
 
 def _read_pickled(path):
     try:
-        import torch
-    except ImportError:
-        raise InputError(f'{path}: only torch reads pickled weights; pip install torch, or save them as '
-                         'safetensors') from None
-    try:
-        if _is_script(path):  # OpenAI's own files are programs; only their weights are taken
-            state = torch.jit.load(str(path), map_location='cpu').state_dict()
-        else:
-            state = torch.load(path, map_location='cpu', weights_only=True)
-    except Exception as error:  # torch and pickle raise nearly anything
-        raise InputError(f'{path}: torch cannot load it as weights ({str(error).splitlines()[0]}); save its state '
+        with open(path, 'rb') as file:
+            is_archive = file.read(len(ARCHIVE)) == ARCHIVE
+        state = read_archive(path) if is_archive else _read_with_torch(path)
+    except InputError:
+        raise
+    except Exception as error:  # pickle and torch raise nearly anything
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f'{path}: cannot be read as weights ({reason}); take another copy of it, or save its state '
                          'dict alone') from None
     state = state.get('state_dict', state) if isinstance(state, dict) else state
-    if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
+    if not isinstance(state, dict) or not all(isinstance(value, np.ndarray) for value in state.values()):
         raise InputError(f'{path}: holds no state dict (names and tensors); save one')
+    return state
+
+
+def _read_with_torch(path):
+    """The state dict in a file that is no zip archive, as torch wrote them before 1.6."""
+    try:
+        import torch
+    except ImportError:
+        raise InputError(f'{path}: only torch reads a file that is as old as this; pip install torch, or save it as '
+                         'safetensors') from None
+    state = torch.load(path, map_location='cpu', weights_only=True)
+    state = state.get('state_dict', state)
     return {name: (value.float() if value.is_floating_point() else value).numpy() for name, value in state.items()}
-
-
-def _is_script(path):
-    if not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive:
-        return any(name.rsplit('/', 1)[-1] == 'constants.pkl' for name in archive.namelist())
