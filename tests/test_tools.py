@@ -4,6 +4,7 @@ import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hcma.data.scenes import write_scenes
@@ -78,11 +79,20 @@ def test_the_main_job_from_scenes_to_report(tool, tmp_path):
     assert code == 0 and '12 pairs, 24 ratings' in out and '1 rows skipped' in err
     assert judgement['pairs'] == 12 and number(judgement['kendall_b']) in out
 
+    (tmp_path / 'classes.txt').write_text('disc\n方块\n')
+    (tmp_path / 'templates.txt').write_text('a {}\nno {}\n')
+    (scenes / 'labels.jsonl').write_text('\n'.join(json.dumps({'image': row['image'], 'label': 'disc'}) for row in ratings))
+    code, out, _ = tool('evaluate', run, '--data', scenes / 'labels.jsonl', '--task', 'zero-shot', '--classes',
+                        tmp_path / 'classes.txt', '--templates', tmp_path / 'templates.txt')
+    assert code == 0 and '12 pictures, 2 classes, 2 templates' in out
+
     metrics = json.loads((run / 'metrics.json').read_text())
     assert (metrics['retrieval'], metrics['choice'], metrics['twins']) == (retrieval, choice, twins)
+    shot = metrics['zero_shot']
     assert metrics['training']['steps'] == 10
     report = (run / 'report.html').read_text()
-    shown = [retrieval['image_to_text']['r1'], retrieval['text_to_image']['r10'], choice['macro'],
+    assert 'alt="which class was taken for which"' in report and number(shot['top1']) in out
+    shown = [shot['levels']['word_patch']['top1'], retrieval['image_to_text']['r1'], retrieval['text_to_image']['r10'], choice['macro'],
              *choice['types'].values()]
     assert [value for value in shown if number(value) not in report] == []
     assert {path.name for path in (run / 'examples').glob('*.json')} == {'heatmaps.json', 'retrieval.json',
@@ -96,12 +106,14 @@ def test_every_part_of_the_alignment_goes_through_the_tools(tool, tmp_path):
     for split in ('train', 'test'):
         assert tool('prepare', scenes / f'{split}.jsonl', '--out', tmp_path / split)[0] == 0
     keys = [f'data.train={tmp_path / "train"}', *SMALL, 'model.fusion.heads=2', 'loss.balance=uncertainty',
+            'model.image.size=[16, 24]',
             'loss.levels=[sentence_global, word_patch, phrase_region]', 'data.negatives=data', 'train.epochs=1']
     assert tool('train', RECIPE, *(part for key in keys for part in ('--set', key)), '--out', run)[0] == 0
     code, out, _ = tool('evaluate', run, '--data', tmp_path / 'test', '--task', 'retrieval')
     assert code == 0 and 'phrase_region' in out and 'reranked' in out
     attention = json.loads((run / 'examples' / 'attention.json').read_text())
     assert {example['name'] for example in attention} == {'fusion block 1'}
+    assert np.shape(attention[0]['words'][0]['heat']) == (4, 6)
     assert 'fusion block 1' in (run / 'report.html').read_text()
     code, out, _ = tool('evaluate', run, '--data', scenes / 'choices_test.jsonl', '--task', 'choice')
     assert code == 0 and 'matching' in out.splitlines()[0]
@@ -132,6 +144,8 @@ def test_questions_are_answered_through_the_tools(tool, tmp_path, make_recipe):
     (['--data', 'x', '--task', 'retrieval', '--limit', '0'], 'argument --limit: 0 is not above 0'),
     (['--data', 'x', '--task', 'guess'], "invalid choice: 'guess'"),
     (['--task', 'choice'], 'arguments are required: --data'),
+    (['--data', 'x', '--task', 'zero-shot', '--classes', 'c'], '--templates: --task zero-shot needs it'),
+    (['--data', 'x', '--task', 'choice', '--out', 'o'], '--out: is for --task embed; leave it out'),
 ])
 def test_evaluate_refuses_mistakes_with_exit_code_two(arguments, message, tool, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -110,14 +110,18 @@ def _varied(rows, chosen):
     return [number for _, _, number in sorted(keyed)]
 
 
-def _save(run_dir, name, picture):
+def examples_file(run_dir, name):
+    """The path of the example ``name`` of a run, its folder made."""
     path = Path(run_dir) / 'examples' / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(picture).save(path, quality=95, subsampling=0)
+    return path
+
+
+def _save(run_dir, name, picture):
+    Image.fromarray(picture).save(examples_file(run_dir, name), quality=95, subsampling=0)
     return name
 
 
 def _write(run_dir, name, value):
-    path = Path(run_dir) / 'examples' / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=1), encoding='utf-8')
+    text = json.dumps(value, ensure_ascii=False, indent=1)
+    examples_file(run_dir, name).write_text(text, encoding='utf-8')

@@ -4,7 +4,7 @@ from mindspore import Tensor, mutable, nn
 
 from hcma.data.captions import Captions
 from hcma.data.regions import Regions
-from hcma.models.batched import in_batches
+from hcma.models.batched import blocks, in_batches
 from hcma.models.levels import LevelScores
 
 
@@ -29,6 +29,16 @@ class Encoder:
     def images_with_boxes(self, rows, total):
         """The same of tuples of a picture and what ``regions`` gives for its boxes."""
         return in_batches(self.model.image_tower, rows, self.batch, total, 'images')
+
+    def image_blocks(self, pictures, total):
+        """The same as ``images``, block by block: for more pictures than there is memory for."""
+        rows = ((picture, *self.regions.none) for picture in pictures)
+        return blocks(self.model.image_tower, rows, self.batch, total, 'images')
+
+    def text_blocks(self, captions):
+        """The features of N captions, block by block."""
+        for start in range(0, len(captions), self.batch):
+            yield self.texts(captions[start:start + self.batch])
 
     def texts(self, captions, chunks=None):
         """A list of N captions, and of each its chunks where there are any, to a tuple of arrays (N, ...)."""

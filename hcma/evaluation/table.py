@@ -2,6 +2,8 @@
 from hcma.columns import align
 from hcma.evaluation.twins import CHANCE
 
+WORST = 5  # classes that are shown
+
 
 def retrieval_table(result):
     """Recalls and ranks of every level, both ways."""
@@ -43,6 +45,20 @@ def vqa_table(result):
                  total])
     rows.append(['overall, one usual answer', _number(result['accuracy']), _number(result['majority']), total])
     return f'{align(rows)}\nthe vocabulary holds the answer of {_number(result["answerable"])}%'
+
+
+def zero_shot_table(result):
+    """Accuracies, a column a level, and the classes that fared worst."""
+    names, choices = list(result['levels']), result['choices']
+    rows = [['zero-shot', *names, 'chance']]
+    rows += [[title, *(_number(result['levels'][name][key]) for name in names), _number(100 * min(1, count / choices))]
+             for title, key, count in (('top-1', 'top1', 1), ('top-5', 'top5', 5),
+                                       ('mean per class', 'mean_per_class', 1))]
+    worst = sorted(result['classes'].items(), key=lambda item: item[1]['top1'])[:WORST]
+    worst = [['worst classes', 'top-1', 'pictures', 'taken for']] + [
+        [name, _number(row['top1']), str(row['images']), row['taken_for'] or '–'] for name, row in worst]
+    return (f'{result["images"]} pictures, {choices} classes, {result["templates"]} templates\n{align(rows)}\n\n'
+            f'{align(worst)}')
 
 
 def judgement_table(result):

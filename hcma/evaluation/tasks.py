@@ -6,19 +6,22 @@ import numpy as np
 
 from hcma import backend
 from hcma.data.crops import Decoder
+from hcma.data.labels import PLACE, read_labelled
 from hcma.data.meta import read_meta
 from hcma.data.pack import read_records
 from hcma.data.pictures import pictures_of
 from hcma.data.questions import require_some
 from hcma.errors import InputError
 from hcma.evaluation.choice import choice_margins, choice_metrics, load_pictures, read_choices
-from hcma.evaluation.examples import write_choices, write_heat_maps, write_retrieved
+from hcma.evaluation.confusion import FILE, draw_confusion
+from hcma.evaluation.examples import examples_file, write_choices, write_heat_maps, write_retrieved
 from hcma.evaluation.features import Encoder, take
 from hcma.evaluation.judgement import correlations, pair_scores, read_ratings
 from hcma.evaluation.rerank import reranked
 from hcma.evaluation.retrieval import retrieval, retrieval_counts, retrieval_metrics
 from hcma.evaluation.twins import read_twins, twin_metrics, twin_scores
 from hcma.evaluation.weights import best, grid, weightings
+from hcma.evaluation.zero_shot import by_class, class_scores, confusion, needs_words, zero_shot_metrics
 from hcma.recipe_io import load_recipe
 from hcma.training.checkpoint import RECIPE, load_model, resolve_checkpoint
 from hcma.training.run_folder import run_of
@@ -117,6 +120,32 @@ class Evaluation:
         levels = twin_metrics(twin_scores(self.encoder, usable, pictures), self.weightings)
         return {**levels['weighted'], 'pairs': len(usable), 'levels': levels, 'skipped': len(rows) - len(usable),
                 'weights': self._named_weights()}
+
+    def zero_shot(self, path, classes, templates):
+        """Accuracy of choosing among the ``Classes`` for the labelled pictures at ``path``, for every level that has a
+        weight and the weighted score; ``templates`` are texts with a place for the name.
+        """
+        items, rejects = read_labelled(path, classes)
+        usable, rejects, pictures, row = pictures_of(items, rejects, self.decoder)
+        _require_pictures(usable, [*usable, *rejects], items[0].image, path, 'pictures')
+        weights = self.weightings['weighted'][:len(self.encoder.levels)]
+        if needs_words(self.encoder.levels, weights):
+            image = self.encoder.images(pictures, len(pictures))
+        else:
+            image = np.concatenate([block[0] for block in self.encoder.image_blocks(pictures, len(pictures))]),
+        prompts = [[template.replace(PLACE, name) for template in templates] for name in classes.names]
+        scores = class_scores(self.encoder, image, prompts, weights)[:, :, row]
+        labels = np.array([item.label for item in usable])
+        decisive = np.tensordot(weights, scores, 1)
+        levels = {level: zero_shot_metrics(scores[number], labels)
+                  for number, level in enumerate(self.encoder.levels) if weights[number]}
+        levels = levels if len(levels) > 1 else {}
+        levels['weighted'] = zero_shot_metrics(decisive, labels)
+        counts = confusion(decisive, labels)
+        draw_confusion(examples_file(self.run_dir, FILE), counts, classes.names)
+        return {**levels['weighted'], 'levels': levels, 'classes': by_class(classes.names, counts),
+                'choices': len(classes.names), 'templates': len(templates), 'images': len(usable),
+                'skipped': len(rejects), 'weights': self._named_weights()}
 
     def _named_weights(self):
         return {level: float(weight) for level, weight in zip(self.encoder.terms, self.weightings['weighted'])}

@@ -7,19 +7,26 @@ from tqdm import tqdm
 def in_batches(cell, rows, size, total, what):
     """The outputs of ``cell`` over an iterable of ``total`` rows, tuples of one array for each input of the cell.
 
-    Returns a tuple of arrays (total, ...). Every block has ``size`` rows, so the cell is compiled once.
+    Returns a tuple of arrays (total, ...).
     """
-    blocks, waiting = [], []
+    return tuple(np.concatenate(parts) for parts in zip(*blocks(cell, rows, size, total, what)))
+
+
+def blocks(cell, rows, size, total, what):
+    """Yield the same block by block, as lists of arrays of at most ``size`` rows; there may be fewer than ``total``.
+
+    The cell always gets ``size`` rows, so it is compiled once.
+    """
+    waiting = []
     with tqdm(total=total, desc=what, unit=what[:-1], delay=2, leave=False) as progress:
         for row in rows:
             waiting.append(row)
             if len(waiting) == size:
-                blocks.append(_block(cell, waiting, size))
+                yield _block(cell, waiting, size)
                 progress.update(len(waiting))
                 waiting = []
     if waiting:
-        blocks.append(_block(cell, waiting, size))
-    return tuple(np.concatenate(parts) for parts in zip(*blocks))
+        yield _block(cell, waiting, size)
 
 
 def _block(cell, rows, size):

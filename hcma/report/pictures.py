@@ -35,13 +35,23 @@ class Album:
             self.opened[name] = self.load(name)
         return self.opened[name]
 
+    def whole(self, name):
+        """The data address of a PNG at its own size; ``None`` when it cannot be read."""
+        try:
+            return data_address(self.read(name), 'image/png')
+        except UNREADABLE:
+            return None
+
+    def read(self, name):
+        path = (self.folder / name).resolve()
+        # A run may come from somebody else: its report must not carry other files of this machine.
+        if not path.is_relative_to(self.folder):
+            raise FileNotFoundError(name)
+        return path.read_bytes()
+
     def load(self, name):
         try:
-            path = (self.folder / name).resolve()
-            # A run may come from somebody else: its report must not carry other files of this machine.
-            if not path.is_relative_to(self.folder):
-                return None, None
-            content = path.read_bytes()
+            content = self.read(name)
             with Image.open(io.BytesIO(content)) as image:
                 as_it_is = image.format in ('JPEG', 'PNG') and image.mode == 'RGB' and max(image.size) <= LARGEST_SIDE
                 kind = image.format.lower()

@@ -4,6 +4,7 @@ from hcma.report.markup import (bar, chinese, duration, figure_of, how_to_read, 
                                 section, short_count, subheading, table, table_row)
 from hcma.report.run_files import as_dict, several_levels
 from hcma.report.sides import sides_part
+from hcma.report.zero_shot import zero_shot_part
 
 EVALUATE_RETRIEVAL = '.venv/bin/python tools/evaluate.py RUN --data DATA_TEST --task retrieval'
 EVALUATE_CHOICE = '.venv/bin/python tools/evaluate.py RUN --data CHOICES.jsonl --task choice'
@@ -12,11 +13,12 @@ RECALLS = ('r1', 'r5', 'r10')
 RANKS = ('median_rank', 'mean_rank')
 
 
-def results_section(metrics):
+def results_section(metrics, album):
     """Headline tiles and the table of each evaluation; a run that answers questions has no others."""
-    of = {task: as_dict(metrics.get(task)) for task in ('retrieval', 'choice', 'vqa', 'judgement')}
+    of = {task: as_dict(metrics.get(task)) for task in ('retrieval', 'choice', 'vqa', 'judgement', 'zero_shot')}
     parts = vqa_part(of['vqa']) if answers_questions(metrics) else [
         retrieval_part(of['retrieval']), choice_part(of['choice']), judgement_part(of['judgement']),
+        zero_shot_part(of['zero_shot'], album),
         sides_part(as_dict(metrics.get('distillation')))]
     return section('results', 'Results', '结果', tiles(metrics), parts)
 
@@ -27,6 +29,7 @@ def tiles(metrics):
     candidates = [(f'{english} R@10', f'{translated} R@10', as_dict(retrieval.get(direction)).get('r10'), percent)
                   for direction, (english, translated) in DIRECTIONS.items()]
     candidates += [('fine-grained choice', '细粒度选择', as_dict(metrics.get('choice')).get('macro'), percent),
+                   ('zero-shot top-1', '零样本 top-1', as_dict(metrics.get('zero_shot')).get('top1'), percent),
                    ('questions answered', '视觉问答', as_dict(metrics.get('vqa')).get('accuracy'), percent),
                    ('images per second', '每秒图像数', training.get('images_per_s'), number),
                    ('training time', '训练时间', training.get('seconds'), duration),
