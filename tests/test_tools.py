@@ -81,7 +81,8 @@ def test_the_main_job_from_scenes_to_report(tool, tmp_path):
 
     (tmp_path / 'classes.txt').write_text('disc\n方块\n')
     (tmp_path / 'templates.txt').write_text('a {}\nno {}\n')
-    (scenes / 'labels.jsonl').write_text('\n'.join(json.dumps({'image': row['image'], 'label': 'disc'}) for row in ratings))
+    labelled = [{'image': row['image'], 'label': 'disc'} for row in ratings]
+    (scenes / 'labels.jsonl').write_text('\n'.join(map(json.dumps, labelled)))
     code, out, _ = tool('evaluate', run, '--data', scenes / 'labels.jsonl', '--task', 'zero-shot', '--classes',
                         tmp_path / 'classes.txt', '--templates', tmp_path / 'templates.txt')
     assert code == 0 and '12 pictures, 2 classes, 2 templates' in out
@@ -92,8 +93,8 @@ def test_the_main_job_from_scenes_to_report(tool, tmp_path):
     assert metrics['training']['steps'] == 10
     report = (run / 'report.html').read_text()
     assert 'alt="which class was taken for which"' in report and number(shot['top1']) in out
-    shown = [shot['levels']['word_patch']['top1'], retrieval['image_to_text']['r1'], retrieval['text_to_image']['r10'], choice['macro'],
-             *choice['types'].values()]
+    shown = [shot['levels']['word_patch']['top1'], retrieval['image_to_text']['r1'], retrieval['text_to_image']['r10'],
+             choice['macro'], *choice['types'].values()]
     assert [value for value in shown if number(value) not in report] == []
     assert {path.name for path in (run / 'examples').glob('*.json')} == {'heatmaps.json', 'retrieval.json',
                                                                          'choices.json'}

@@ -18,7 +18,6 @@ import json
 from hcma import cli
 from hcma.errors import InputError
 
-
 TASKS = ('retrieval', 'choice', 'twins', 'judgement', 'vqa', 'zero-shot', 'embed')
 # Options that only one task reads; those it cannot do without come first.
 NEEDED = {'zero-shot': ('classes', 'templates'), 'embed': ('out',)}
@@ -35,8 +34,8 @@ def main():
     parser.add_argument('--fit-weights', metavar='VAL', help='choose the weights of the levels on this validation '
                         'data (a packed folder or a JSONL of choices) instead of the recipe')
     parser.add_argument('--split', metavar='NAME', help='vqa: take only the rows whose "split" is this')
-    parser.add_argument('--classes', metavar='FILE', help='zero-shot: the names of the classes, one a line; or a label, '
-                        'as the data has it, a tab and the name')
+    parser.add_argument('--classes', metavar='FILE', help='zero-shot: the names of the classes, one a line; or a '
+                        'label, as the data has it, a tab and the name')
     parser.add_argument('--templates', metavar='FILE', help='zero-shot: prompts, one a line, with {} for the name')
     parser.add_argument('--out', metavar='DIR', help='embed: the folder for features and their index')
     parser.add_argument('--half', action='store_true', help='embed: float16 instead of float32')

@@ -1,8 +1,9 @@
 """Export a run for deployment: ``tools/export.py RUN --to DIR --format onnx``.
 
 DIR gets the image encoder, the text encoder and the score of pairs as graphs, tokenizer.json, and export.json, which
-says how to prepare pictures and texts. Each graph is checked against the model (ONNX where onnxruntime is installed), on
-random pictures and on real ones of --data. MindIR takes any batch, ONNX batches of --batch. recipes/search_onnx.py searches a folder with nothing but onnxruntime.
+says how to prepare pictures and texts. Each graph is checked against the model (ONNX where onnxruntime is installed),
+on random pictures and on real ones of --data. MindIR takes any batch, ONNX batches of --batch. recipes/search_onnx.py
+searches a folder with nothing but onnxruntime.
 """
 import argparse
 import os

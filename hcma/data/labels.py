@@ -111,7 +111,7 @@ def _of_rows(path, classes):
             continue
         line, row = item
         image, label = row.get('image'), row.get('label')
-        if not isinstance(image, str) or not image.strip() or isinstance(label, bool) or not isinstance(label, (str, int)):
+        if not isinstance(image, str) or not image.strip() or type(label) not in (str, int):
             rejects.append(Reject(name, line, str(image), f'no image and label; it has {", ".join(row)}'))
             continue
         number = classes.number(str(label), f'{path}, line {line}: {label!r}')

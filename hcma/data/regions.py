@@ -36,7 +36,7 @@ class Regions:
 
 
 def seen_boxes(boxes, view, height, width, grid):
-    """What a view cut into a ``grid`` (rows, columns) of patches shows of boxes, (N, 4) in patches; N counts those seen.
+    """What a view that is a ``grid`` (rows, columns) of patches shows of boxes, (N, 4) in patches; N counts those seen.
     """
     ends = grid[::-1]  # x before y
     corners_N22 = np.array(boxes, np.float64).reshape(-1, 2, 2) * (width, height)

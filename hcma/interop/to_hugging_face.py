@@ -55,7 +55,8 @@ def to_hugging_face(run, folder, overwrite=False):
 
 def _require_clip(run, recipe):
     if not isinstance(recipe.model.image.size, int):
-        raise InputError(f'{run}: model.image.size is {list(recipe.model.image.size)}, and CLIPModel knows squares only')
+        raise InputError(f'{run}: model.image.size is {list(recipe.model.image.size)}, and CLIPModel knows squares '
+                         'only')
     for tower, needed in NEEDED.items():
         for key, value in needed.items():
             found = getattr(getattr(recipe.model, tower), key)

@@ -24,7 +24,8 @@ OF_ALIGNMENT = ('comparison', 'heatmaps', 'retrieved', 'choices')
 def page(run):
     """The HTML of a run's report."""
     album = Album(run.examples_dir)
-    makers = {'results': lambda: results_section(run.metrics, album), 'comparison': lambda: comparison_section(run.comparison),
+    makers = {'results': lambda: results_section(run.metrics, album),
+              'comparison': lambda: comparison_section(run.comparison),
               'training': lambda: training_section(run.log),
               'heatmaps': lambda: heatmap_section(run.heatmaps, run.attention, album),
               'retrieved': lambda: retrieval_section(run.retrieval, album),

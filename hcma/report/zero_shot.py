@@ -18,9 +18,10 @@ def zero_shot_part(result, album):
     images, choices, templates = (f'{figure_of(result.get(key)) or 0:,.0f}' for key in
                                   ('images', 'choices', 'templates'))
     return [subheading('Zero-shot classification', '零样本分类'),
-            table([['score ', chinese('得分')], 'top-1 %', 'top-5 %', ['mean per class % ', chinese('类别平均')]], rows),
-            how_to_read(f'The share of {images} pictures whose class name, put into {templates} prompts, scores best, or '
-                        f'among the best five, of {choices} classes.',
+            table([['score ', chinese('得分')], 'top-1 %', 'top-5 %', ['mean per class % ', chinese('类别平均')]],
+                  rows),
+            how_to_read(f'The share of {images} pictures whose class name, put into {templates} prompts, scores best, '
+                        f'or among the best five, of {choices} classes.',
                         f'{images} 张图像中，正确类名（填入 {templates} 个提示模板）在 {choices} 个类别里得分最高或位于前五的比例。'),
             _worst(as_dict(result.get('classes'))), _confusions(album)]
 

@@ -30,7 +30,8 @@ def pairs(tmp_path, make_recipe):
     own = {'boxes': [[20, 0, 40, 20]], 'chunks': [[[2, 9]], None]}
     data = make_pack(tmp_path, [{'image': 'a.png', 'captions': CAPTIONS, **own},
                                 {'image': 'b.png', 'captions': CAPTIONS}])
-    return _Pairs(SimpleNamespace(encoder=Encoder(made, recipe, tokenizer), decoder=Decoder((16, 16))), data), made, tokenizer
+    evaluation = SimpleNamespace(encoder=Encoder(made, recipe, tokenizer), decoder=Decoder((16, 16)))
+    return _Pairs(evaluation, data), made, tokenizer
 
 
 def test_a_box_of_the_pack_is_the_region_that_the_central_square_shows_of_it(pairs):

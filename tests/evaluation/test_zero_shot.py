@@ -28,11 +28,12 @@ def evaluation(make_recipe, tmp_path_factory):
         (folder / 'data' / name).mkdir(parents=True)
         for number in range(3):
             noise = np.random.default_rng(number).integers(0, 40, (9 + number, 20, 3))
-            Image.fromarray((noise + colour).clip(0, 255).astype(np.uint8)).save(folder / 'data' / name / f'{number}.png')
+            picture = Image.fromarray((noise + colour).clip(0, 255).astype(np.uint8))
+            picture.save(folder / 'data' / name / f'{number}.png')
     (folder / 'data' / 'red' / 'broken.png').write_bytes(b'no')
     (folder / 'classes.txt').write_text('\n'.join(NAMES), encoding='utf-8')
-    return Evaluation(save_aligned(folder / 'run', make_recipe(model, evaluate={'weights': {'word_patch': 0.5},
-                                                                               'batch_size': 4})))
+    weights = {'weights': {'word_patch': 0.5}, 'batch_size': 4}
+    return Evaluation(save_aligned(folder / 'run', make_recipe(model, evaluate=weights)))
 
 
 def test_shares_of_right_classes():
@@ -70,7 +71,8 @@ def test_the_result_counts_every_picture_and_draws_the_confusions(evaluation, ca
     result = evaluation.zero_shot(str(folder / 'data'), Classes(folder / 'classes.txt'), TEMPLATES)
     assert (result['images'], result['choices'], result['templates'], result['skipped']) == (6, 3, 3, 1)
     assert '1 of 7 pictures skipped' in capsys.readouterr().err
-    assert set(result['classes']) == {'red', '红色'} and list(result['levels']) == [*evaluation.encoder.levels, 'weighted']
+    assert list(result['levels']) == [*evaluation.encoder.levels, 'weighted']
+    assert set(result['classes']) == {'red', '红色'}
     assert result['levels']['weighted'] == {key: result[key] for key in ('top1', 'top5', 'mean_per_class')}
     right = sum(row['images'] * row['top1'] for row in result['classes'].values()) / 6
     assert right == pytest.approx(result['top1'], abs=0.01)

@@ -42,7 +42,8 @@ class _Pickler(pickle.Pickler):
         """What stands for the numbers of an array."""
         if not isinstance(value, _Storage):
             return None
-        return 'storage', getattr(self.fake, f'{NAMES[value.array.dtype]}Storage'), str(value.number), 'cpu', value.array.size
+        kind = getattr(self.fake, f'{NAMES[value.array.dtype]}Storage')
+        return 'storage', kind, str(value.number), 'cpu', value.array.size
 
     def reducer_override(self, value):
         """An array is a call of what rebuilds it, with its numbers in reverse where it is transposed."""
@@ -50,8 +51,9 @@ class _Pickler(pickle.Pickler):
             return NotImplemented
         base = value if value.flags.c_contiguous else value.T
         strides = tuple(step // value.itemsize for step in value.strides)
-        self.storages.append(np.ascontiguousarray(base).reshape(-1))
-        return _rebuild_tensor_v2, (_Storage(self.storages[-1], len(self.storages) - 1), 0, value.shape, strides, False, {})
+        storage = np.ascontiguousarray(base).reshape(-1)
+        self.storages.append(storage)
+        return _rebuild_tensor_v2, (_Storage(storage, len(self.storages) - 1), 0, value.shape, strides, False, {})
 
 
 NAMES = {np.dtype(np.float32): 'Float', np.dtype(np.float16): 'Half', np.dtype(np.int64): 'Long'}

@@ -34,10 +34,9 @@ def test_tensors_come_out_as_they_went_in(held, tmp_path, monkeypatch):
 
 def test_openais_program_is_converted_to_what_its_tensors_give(tmp_path):
     tensors = openai_tensors(tensors_of(config_of('clip')))
-    stated = {'input_resolution': 8, 'context_length': 9, 'vocab_size': 20}
+    stated = {name: np.array(9) for name in ('input_resolution', 'context_length', 'vocab_size')}
     write_tokenizer(tmp_path, 'clip')
-    write_torch_file(tmp_path / 'ViT.pt', Module({**tensors, **{name: np.array(value) for name, value in
-                                                               stated.items()}}))
+    write_torch_file(tmp_path / 'ViT.pt', Module({**tensors, **stated}))
     convert(tmp_path / 'ViT.pt', tmp_path / 'one')
     convert(write_model(tmp_path / 'hf', config_of('clip'), tensors_of(config_of('clip'))), tmp_path / 'other')
     one, other = (read_weights(tmp_path / name / 'model.safetensors') for name in ('one', 'other'))

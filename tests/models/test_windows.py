@@ -39,7 +39,8 @@ def test_regions_are_squares_that_cover_the_picture_and_overlap(grid, sizes):
     assert len(np.unique(patch_windows(grid, sizes), axis=0)) == len(patch_windows(grid, sizes))
 
 
-@pytest.mark.parametrize('grid, other', [((4, 4), (4, 4)), ((4, 4), (2, 2)), ((2, 3), (4, 4)), ((6, 4), (4, 6)), ((3, 3), (7, 2))])
+@pytest.mark.parametrize('grid, other', [((4, 4), (4, 4)), ((4, 4), (2, 2)), ((2, 3), (4, 4)), ((6, 4), (4, 6)),
+                                         ((3, 3), (7, 2))])
 def test_shared_areas_keep_all_of_each_patch_and_are_those_of_a_fine_raster(grid, other):
     shares = shared_areas(grid, other)
     fine = np.multiply(grid, other)  # every patch of both holds whole points of this raster

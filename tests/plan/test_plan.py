@@ -24,7 +24,8 @@ ALL_LEVELS = ['word_patch', 'phrase_region', 'sentence_global']
 MODELS = {
     'tiny': {'model': {'preset': 'tiny'}},
     'small': {'model': {'preset': 'small'}},
-    'everything': {'model': {'preset': 'small', 'image': {'depth': 2, 'pool': 'class', 'size': [32, 48]}, 'fusion': {'depth': 2}},
+    'everything': {'model': {'preset': 'small', 'image': {'depth': 2, 'pool': 'class', 'size': [32, 48]},
+                             'fusion': {'depth': 2}},
                    'loss': {'levels': ALL_LEVELS, 'balance': 'uncertainty'}},
     'additions': {'model': {'preset': 'tiny', 'image': {'train': 'lora', 'depth': 2}, 'text': {'train': 'frozen'},
                             'lora': {'rank': 3}}, 'loss': {'temperature': {'learnable': False}}},

@@ -185,6 +185,22 @@ def test_answers_and_judgements_are_shown_with_their_numbers(tmp_path):
         assert numbers <= set(PageReader(write_report(tmp_path).read_text(encoding='utf-8')).numbers)
 
 
+def test_zero_shot_classification_is_shown_with_its_confusions_where_they_were_drawn(tmp_path):
+    level = {'top1': 11.5, 'top5': None, 'mean_per_class': 12.5}
+    metrics = {'zero_shot': {'top1': 31.5, 'top5': 61.5, 'mean_per_class': 32.5,
+                             'levels': {name: level for name in LEVELS},
+                             'classes': {EVIL: {'images': 7, 'top1': 41.25, 'taken_for': '红色'}}, 'images': 7,
+                             'choices': 9, 'templates': 80}}
+    (tmp_path / 'metrics.json').write_text(json.dumps(metrics))
+    page = PageReader(write_report(tmp_path).read_text(encoding='utf-8'))
+    assert {11.5, 12.5, 31.5, 61.5, 32.5, 41.25, 7} <= set(page.numbers) and EVIL in page.text and '红色' in page.text
+    assert 'img' not in page.tags
+    (tmp_path / 'examples').mkdir()
+    Image.new('RGB', (900, 900)).save(tmp_path / 'examples' / 'confusion.png')
+    picture = base64.b64encode((tmp_path / 'examples' / 'confusion.png').read_bytes()).decode()
+    assert picture in write_report(tmp_path).read_text(encoding='utf-8')
+
+
 def test_a_run_that_answers_questions_misses_only_their_evaluation(tmp_path):
     (tmp_path / 'metrics.json').write_text('{"training": {"task": "vqa", "seconds": 9.0}}')
     (tmp_path / 'log.jsonl').write_text('{"step": 1, "loss": 2.0, "accuracy": 0.5}\n')
