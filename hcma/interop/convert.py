@@ -52,7 +52,7 @@ def convert(source, folder, options=Options(), overwrite=False):
     text = {**layout.text, 'length': length, 'clean': 'clip' if _cleans(layout) else 'none',
             'vocab_size': max(VOCABULARY, layout.text['vocab_size'])}
     arrays['text_tower.encoder.position'] = arrays['text_tower.encoder.position'][:, :length]
-    scale = float(tensors[layout.scale].reshape(()))
+    scale = _number(layout.scale, tensors, source)
     recipe = _recipe(source, layout, image, text, scale)
     rows = len(arrays['text_tower.encoder.embedding'])
     place = options.tokenizer or (source if source.is_dir() else source.parent)
@@ -61,7 +61,7 @@ def convert(source, folder, options=Options(), overwrite=False):
     arrays.update({name: arrays[copied] for name, copied in COPIES.items()})
     arrays['log_scale'] = np.array([scale, WORD_SCALE], np.float32)
     if layout.bias is not None:
-        arrays['bias'] = np.array([float(tensors[layout.bias].reshape(())), BIAS], np.float32)
+        arrays['bias'] = np.array([_number(layout.bias, tensors, source), BIAS], np.float32)
     shapes = {parameter.name: tuple(parameter.shape) for parameter in build_model(recipe, rows).get_parameters()}
     check_shapes(layout, arrays, shapes, source)
     write_checkpoint(folder, arrays, recipe, captions, overwrite)
@@ -84,6 +84,12 @@ def _read(source, options):
                          f'Chinese-CLIP; a Hugging Face model is given as its folder); the first: {first}')
     layout = openai.layout_of(tensors, config.get('model_cfg', config), options.activation, source)
     return layout, tensors, config.get('preprocess_cfg', {})
+
+
+def _number(name, tensors, source):
+    if tensors[name].size != 1:
+        raise InputError(f'{source}: {name} has shape {tensors[name].shape}, where one number is expected')
+    return float(tensors[name].reshape(()))
 
 
 def _open_clip_config(source):

@@ -75,8 +75,10 @@ def _text_rules(depth):
 
 def _image(tensors, config, activation):
     width, _, _, patch = tensors['visual.conv1.weight'].shape
-    side = round((len(tensors['visual.positional_embedding']) - 1) ** 0.5)
-    return {'size': side * patch, 'patch_size': patch, 'stem': 'patchify', 'pool': 'class', 'width': width,
+    size = config.get('image_size')
+    if not isinstance(size, list):  # what a file does not tell is a square
+        size = patch * round((len(tensors['visual.positional_embedding']) - 1) ** 0.5)
+    return {'size': size, 'patch_size': patch, 'stem': 'patchify', 'pool': 'class', 'width': width,
             'depth': _depth(tensors, 'visual.transformer.resblocks'),
             'heads': _heads(width, config.get('head_width', HEAD_WIDTH)), 'activation': activation,
             'mlp_width': len(tensors['visual.transformer.resblocks.0.mlp.c_fc.weight'])}

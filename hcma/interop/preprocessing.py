@@ -16,10 +16,11 @@ def read_preprocessing(config, size, where):
     target = config.get('size', {'shortest_edge': size})
     target = {'shortest_edge': target} if isinstance(target, int) else target
     crop = config.get('crop_size', size)
-    crop = crop if isinstance(crop, int) else crop.get('height')
+    crop = {'height': crop, 'width': crop} if isinstance(crop, int) else crop
+    is_cut = crop.get('height') == crop.get('width') == size and config.get('do_center_crop', True)
     is_square = target.get('height', size) == target.get('width', size) == size
     if 'shortest_edge' in target:
-        fits, fit = target['shortest_edge'] == crop == size and config.get('do_center_crop', True), 'shortest'
+        fits, fit = target['shortest_edge'] == size and is_cut, 'shortest'
     else:
         fits, fit = is_square, 'squash'
     if not fits or not config.get('do_resize', True):

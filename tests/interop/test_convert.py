@@ -132,7 +132,8 @@ def changed(change):
      r'vision_model.post_layernorm.bias gives \(5,\), where \(12,\) is expected'),
     (lambda t: t.update({'text_model.encoder.layers.0.self_attn.k_proj.weight': np.zeros((8, 3), np.float32)}),
      r'k_proj.weight has shape \(8, 3\)'),
-    (lambda t: t.update({'logit_scale': np.array(-1, np.float32)}), 'logit_scale is -1.0000, a temperature above 1')])
+    (lambda t: t.update({'logit_scale': np.array(-1, np.float32)}), 'logit_scale is -1.0000, a temperature above 1'),
+    (lambda t: t.update({'logit_scale': np.zeros(2, np.float32)}), r'logit_scale has shape \(2,\), where one number')])
 def test_tensors_that_do_not_fit_are_refused_by_name_and_shape(change, message, tmp_path):
     folder = write_model(tmp_path / 'hf', config_of('clip'), changed(change))
     with pytest.raises(InputError, match=message):

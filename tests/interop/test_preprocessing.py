@@ -47,6 +47,7 @@ def test_what_is_written_is_read_again(make_recipe):
 
 
 @pytest.mark.parametrize('config, message', [({'resample': 2}, 'resample is 2'), ({'size': 9}, 'of 8 x 8 pixels'),
+                                             ({'crop_size': {'height': 8, 'width': 9}}, 'of 8 x 8 pixels'),
                                              ({'do_center_crop': False}, 'of 8 x 8 pixels'),
                                              ({'do_resize': False}, 'of 8 x 8 pixels')])
 def test_other_preprocessing_is_refused(config, message):

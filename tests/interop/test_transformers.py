@@ -174,7 +174,8 @@ def captions(real_data):
 
 ODD = ['', ' ', '\t', 'a\tdog \n\n runs', 'a dog 🐶🏽 on 👨‍👩‍👧‍👦!', '🇨🇳 ❤️', 'fish &amp; chips &lt;b&gt; &#39;x&#39;',
        'ﬁsh ﬂies', 'ＡＢＣ１２３，。', 'naïve café cafe\u0301', "don't we'll I'M", '“quoted” ‘so’', 'x' * 300, 'a dog ' * 1000,
-       '狗' * 1000, '123,456.78 €', 'ǅ ß İ', 'zero\u200bwidth', '\ufeffmark', 'a-b_c/d\\e', '<|endoftext|> x', '猫 cat 狗dog']
+       '狗' * 1000, '123,456.78 €',
+       'ǅ ß İ', 'zero\u200bwidth', '\ufeffmark', 'a-b_c/d\\e', '<|endoftext|> x', '猫 cat 狗dog']
 
 
 def test_ids_of_all_captions_of_flickr8k_are_the_librarys(real_data, captions):
