@@ -8,9 +8,10 @@ from hcma.errors import InputError
 from hcma.evaluation.examples import word_cosines, word_heats
 from hcma.evaluation.features import padded_block
 from hcma.evaluation.tasks import Evaluation
+from hcma.report.fonts import font_of
 from hcma.report.heatmaps import heat_range, overlay
 
-LINE = 20  # px, for the word under each map
+LINE, COLUMNS = 20, 6  # px, for the word under each map; maps in a row
 
 
 class Aligned:
@@ -37,7 +38,8 @@ class Aligned:
         return np.tensordot(self.weights, block, 1)
 
     def explain(self, image, text):
-        """A picture with a map for each word: where it finds its patches; the scale is that of the whole text.
+        """A picture with a map for each word, six in a row: where it finds its patches; the scale is that of the whole
+        text.
 
         Raises ``InputError`` for a model without the level word_patch.
         """
@@ -49,7 +51,7 @@ class Aligned:
         if not words:
             raise InputError(f'explain: {text!r} has no words')
         low, high = heat_range([heat for _, heat in words])
-        return _row([(word, overlay(Image.fromarray(picture), heat, low, high)) for word, heat in words])
+        return _sheet([(word, overlay(Image.fromarray(picture), heat, low, high)) for word, heat in words])
 
     def _images(self, images):
         images = list(images)
@@ -65,11 +67,15 @@ class Aligned:
             raise InputError(f'{image}: cannot be used ({error}); give another picture') from None
 
 
-def _row(maps):
+def _sheet(maps):
     width, height = maps[0][1].size
-    row = Image.new('RGB', (width * len(maps), height + LINE), 'white')
-    draw, font = ImageDraw.Draw(row), ImageFont.load_default(LINE * 0.6)
+    columns, height = min(COLUMNS, len(maps)), height + LINE
+    sheet = Image.new('RGB', (width * columns, height * -(-len(maps) // COLUMNS)), 'white')
+    path = font_of(''.join(word for word, _ in maps))
+    font = ImageFont.truetype(path, LINE * 0.6) if path else ImageFont.load_default(LINE * 0.6)
+    draw = ImageDraw.Draw(sheet)
     for number, (word, picture) in enumerate(maps):
-        row.paste(picture, (number * width, 0))
-        draw.text((number * width + 4, height + 2), word, 'black', font)
-    return row
+        left, top = number % COLUMNS * width, number // COLUMNS * height
+        sheet.paste(picture, (left, top))
+        draw.text((left + 4, top + height - LINE + 2), word, 'black', font)
+    return sheet
