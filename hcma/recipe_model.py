@@ -9,7 +9,6 @@ from hcma.recipe_section import Section
 Activation = Literal['relu', 'quick_gelu', 'gelu', 'gelu_tanh']
 Channels = tuple[float, float, float]
 PositiveInt = Field(ge=1)  # reused by every width and count
-Side = Annotated[int, Field(ge=4)]
 
 
 class Encoder(Section):
@@ -30,7 +29,7 @@ class Encoder(Section):
 
 class ImageTower(Encoder):
     """The image encoder: pictures of ``size`` to patches and one global feature."""
-    size: Union[Side, tuple[Side, Side]] = Field(description='pixels along each side, or [height, width]')
+    size: Union[int, tuple[int, int]] = Field(description='pixels along each side, or [height, width]')
     width: int = PositiveInt
     depth: int = Field(ge=0)
     heads: int = PositiveInt
@@ -47,6 +46,15 @@ class ImageTower(Encoder):
         'until it covers size, then cut; or resized whatever its aspect')
     mean: Channels = Field(default=(0.48145466, 0.4578275, 0.40821073), description="of the channels, CLIP's")
     deviation: Channels = (0.26862954, 0.26130258, 0.27577711)
+
+    @field_validator('size', mode='before')
+    @classmethod
+    def _sides(cls, value):
+        """A square is kept in one way, as its side."""
+        sides = tuple(value) if isinstance(value, (list, tuple)) else (value, value)
+        if len(sides) != 2 or not all(type(side) is int and side >= 4 for side in sides):
+            raise ValueError('must be the pixels of a side, from 4 up, or [height, width]')
+        return sides[0] if sides[0] == sides[1] else sides
 
     @model_validator(mode='before')
     @classmethod

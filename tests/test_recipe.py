@@ -39,6 +39,7 @@ WRONG = {
     'patch that does not divide': ('model.image={stem: patchify, patch_size: 7}',
                                    ['model.image.patch_size: 7 does not divide the image size 48']),
     'patch below zero': ('model.image={stem: patchify, patch_size: -4}', ['model.image.patch_size:', 'greater', '-4']),
+    'size of one side': ('model.image.size=[48]', ['model.image.size: must be', '[height, width]', 'is [48]']),
     'stem that does not divide': ('model.image.size=20', ['model.image.patch_size: 8 does not divide', 'size 20']),
     'stem without width': ('model.image.stem_channels=[0, 8]', ['model.image.stem_channels.0:', 'greater', 'is 0']),
     'heads that do not divide': ('model.text.heads=5', ['model.text.heads: 5 does not divide the width 64']),
@@ -169,6 +170,12 @@ def test_a_dumped_recipe_reads_back_equal_with_every_kind_of_value(preset, tmp_p
 def test_values_below_a_preset_override_it_and_leave_the_rest():
     recipe = parse_recipe({'model': {'preset': 'vit_b16', 'text': {'depth': 3}}, 'train': {'epochs': 1}}, 'test')
     assert (recipe.model.text.depth, recipe.model.text.width, recipe.model.image.grid) == (3, 512, (14, 14))
+
+
+def test_a_size_may_have_two_sides_and_a_square_has_one():
+    for size, kept, grid in ([32, 48], (32, 48), (4, 6)), ([48, 48], 48, (6, 6)):
+        image = load_recipe(SCENES, [f'model.image.size={size}']).model.image
+        assert (image.size, image.grid, image.patches) == (kept, grid, grid[0] * grid[1])
 
 
 def test_a_recipe_cannot_be_changed_after_it_was_checked():
