@@ -49,14 +49,19 @@ def main(export, folder, text):
     """Print the best ten pictures of ``folder`` with their cosines."""
     export = Path(export)
     about = json.loads((export / 'export.json').read_text(encoding='utf-8'))
-    if about['batch'] != 1:
-        sys.exit(f'{export}: was exported for batches of {about["batch"]}; export it with --batch 1')
+    if (about['format'], about['batch']) != ('onnx', 1):
+        sys.exit(f'{export}: was exported as {about["format"]}, batch {about["batch"]}; export as onnx with --batch 1')
     image, words = (onnxruntime.InferenceSession(str(export / f'{name}.onnx'), providers=['CPUExecutionProvider'])
                     for name in ('image', 'text'))
     tokenizer = Tokenizer.from_file(str(export / 'tokenizer.json'))
     query = run(words, *tokens(text, tokenizer, about['text']))
     paths = [path for path in sorted(Path(folder).rglob('*')) if path.suffix.lower() in ('.jpg', '.jpeg', '.png')]
-    scored = [(float(query @ run(image, prepared(path, about['image']))), path) for path in paths]
+    scored = []
+    for path in paths:
+        try:
+            scored.append((float(query @ run(image, prepared(path, about['image']))), path))
+        except (OSError, ValueError) as error:
+            print(f'{path}: skipped ({error})', file=sys.stderr)
     for score, path in sorted(scored, reverse=True)[:10]:
         print(f'{score:.3f}  {path}')
 

@@ -16,13 +16,14 @@ PICKLE = '/data.pkl'
 
 
 class Thing:
-    """An object of a class that is not known, such as a module of a program: ``state`` is what it held."""
+    """An object of a class that is not known, such as a module of a program: ``state`` is what it held, if told."""
+    state = {}
 
     def __init__(self, *arguments):
-        self.state = {}
+        pass
 
     def __setstate__(self, state):
-        self.state = state
+        self.state = state if isinstance(state, dict) else {}
 
     def __setitem__(self, key, value):
         """Entries of a dict or list of its own kind: not kept."""
