@@ -13,7 +13,8 @@ def job(name, folder, code):
 
 def test_every_job_runs_with_a_log_of_its_own(tmp_path):
     run_all([job(name, tmp_path / 'new', f'print("I am {name}")') for name in ('one', 'two', 'three')])
-    assert [(tmp_path / 'new' / f'{name}.log').read_text() for name in ('one', 'three')] == ['I am one\n', 'I am three\n']
+    said = [(tmp_path / 'new' / f'{name}.log').read_text() for name in ('one', 'three')]
+    assert said == ['I am one\n', 'I am three\n']
 
 
 def test_a_job_that_fails_is_named_with_its_log(tmp_path):
