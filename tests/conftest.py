@@ -5,11 +5,10 @@ from pathlib import Path
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor
 
 from hcma.recipe_io import parse_recipe
+from helpers import batches
 
-VOCABULARY = 40
 REAL_DATA = Path(os.environ.get('HCMA_TEST_DATA', Path(__file__).parents[2] / 'shared' / 'data'))
 
 
@@ -40,20 +39,13 @@ def make_recipe():
 @pytest.fixture(scope='session')
 def make_batch():
     """``make_batch(recipe, size, seed)``: random pictures, captions and group ids as a training batch of Tensors."""
-    def make(recipe, size=4, seed=0):
-        rng = np.random.default_rng(seed)
-        length = recipe.model.text.length
-        return (Tensor(rng.integers(0, 256, (size, *recipe.model.image.pixels, 3), dtype=np.uint8)),
-                Tensor(rng.integers(0, VOCABULARY, (size, length)).astype(np.int32)),
-                Tensor(rng.integers(3, length + 1, size).astype(np.int32)),
-                Tensor(np.stack([np.arange(size), 100 + np.arange(size)], 1)))
-    return make
+    return batches.make_batch
 
 
 @pytest.fixture(scope='session')
 def vocabulary():
     """How many token ids the batches draw from."""
-    return VOCABULARY
+    return batches.VOCABULARY
 
 
 @pytest.fixture(scope='session')

@@ -30,7 +30,7 @@ class Loss(nn.Cell):
         if self.blockwise is None:
             return info_nce(self.score(text, mask, image) * scale, positives(group_BG, group_BG))
         none_B = ops.zeros((text.shape[0],), ms.float32)
-        return self.blockwise(text, mask, image, scale, 0.0, group_BG, none_B, none_B)[0]
+        return self.blockwise(text, mask, image, scale, 0.0, group_BG, group_BG, none_B, none_B)[0]
 
 
 class Gradient(nn.Cell):

@@ -1,13 +1,15 @@
 """The contrastive losses of large batches, exactly, a block of texts at a time: no (B, B) is ever in memory.
 
 One loop over the blocks gives the loss and, for each text and image, what its softmax needs; another makes the scores
-of every block once more and takes their gradient at once.
+of every block once more and takes their gradient at once. With many ranks each does so for its own texts and all
+images: the losses are its share of the whole, and the gradients what its scores contribute, so all ranks' add up.
 """
 import math
 
 import mindspore as ms
 from mindspore import Tensor, nn, ops
 
+from hcma.distributed import Ranks
 from hcma.losses.contrastive import EXCLUDED, excluding, positives
 
 HALF = math.log(2)
@@ -19,24 +21,26 @@ PER_SCORE = 32
 class Blockwise(nn.Cell):
     """The loop that both losses share. ``score(text (C, ...), mask (C, ...), image (B, ...))`` gives cosines (C, B).
 
-    ``construct(text (B, ...), mask (B, ...), image (B, ...), scale, bias, group (B, G), negative (B,), present (B,))``
-    gives the loss of the scores ``scale * cosine + bias``, then what the backward pass needs: two numbers for each
-    text and one for each image, (B,). There are gradients of text, image, scale, bias and negative, the scaled score
-    of each image with a wrong text. C is as many texts as ``floats`` numbers in memory allow; the last block is filled
-    up.
+    ``construct(text (T, ...), mask (T, ...), image (B, ...), scale, bias, group (T, G), image_group (B, G),
+    negative (T,), present (T,))`` gives the share of the T texts in the loss of the scores ``scale * cosine + bias``,
+    then what the backward pass needs: two numbers for each text and two for each image. The texts are those of one
+    rank, T = B / ranks; the images those of all, in the order of the ranks. There are gradients of text, image, scale,
+    bias and negative, the scaled score of each own image with a wrong text. C is as many texts as ``floats`` numbers in
+    memory allow; the last block is filled up.
     """
 
     def __init__(self, score, floats=FLOATS):
         super().__init__()
         self.score = score
         self.floats = floats
+        self.ranks = Ranks()
         # Twice as fast on CPU as amax.
         self.top_of_row, self.top_of_column = ops.ArgMaxWithValue(1, True), ops.ArgMaxWithValue(0)
         self.pull = ops.GradOperation(get_all=True, sens_param=True)(score)
 
-    def bprop(self, text, mask, image, scale, bias, group_BG, negative_B, present_B, out, dout):
+    def bprop(self, text, mask, image, scale, bias, group_TG, group_BG, negative_T, present_T, out, dout):
         size = self.size(text, image)
-        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_BG, size)
+        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_TG, size)
         row_KC, inverse_KC, valid_KC = cut(out[1], size), cut(out[2], size), self._valid(text, size)
         # ops.zeros: with zeros_like a gradient inside a bprop does not compile
         dtext_KC, dimage = ops.zeros(text_KC.shape, ms.float32), ops.zeros(image.shape, ms.float32)
@@ -49,22 +53,22 @@ class Blockwise(nn.Cell):
             if text_KC.shape[0] * size > text.shape[0]:
                 score_CB = score_CB + (1 - valid_C1) * EXCLUDED  # else its exponential may be infinite
             slope_CB = self._slope(score_CB, bias, positives(ops.gather(group_KC, k, 0), group_BG),
-                                   ops.gather(row_KC, k, 0), ops.gather(inverse_KC, k, 0), out[2], out[3])
+                                   ops.gather(row_KC, k, 0), ops.gather(inverse_KC, k, 0), out[3], out[4])
             if text_KC.shape[0] * size > text.shape[0]:
                 slope_CB = slope_CB * valid_C1
             pulled = self.pull(text_C, mask_C, image, slope_CB)
             dtext_KC, dimage = put(dtext_KC, k, pulled[0]), dimage + pulled[2]
             dscale, dbias = dscale + (slope_CB * cosine_CB).sum(), dbias + self._bias_slope(slope_CB)
             k = k + 1
-        share = dout[0] / text.shape[0]
+        share = dout[0] / image.shape[0]
         dtext = dtext_KC.reshape((-1,) + text.shape[1:])[:text.shape[0]]
-        dnegative_B = self._negative_slope(negative_B, present_B, out[3]) * share
+        dnegative_T = self._negative_slope(negative_T, present_T, out[4]) * share
         return (dtext * (share * scale), mask * 0, dimage * (share * scale), dscale * share, dbias * share,
-                group_BG * 0, dnegative_B, present_B * 0)
+                group_TG * 0, group_BG * 0, dnegative_T, present_T * 0)
 
     def size(self, text, image):
-        """How many texts are a block; the whole batch where it fits."""
-        return block_size(self.floats, text.shape[0], PER_SCORE + self.score.floats(text.shape, image.shape))
+        """How many texts are a block; all where they fit."""
+        return block_size(self.floats, text.shape[0], image.shape[0], PER_SCORE + self.score.floats(text.shape, image.shape))
 
     def _valid(self, text, size):
         """1 for each text and 0 for what fills up the last block, (K, C, 1)."""
@@ -74,20 +78,21 @@ class Blockwise(nn.Cell):
 class BlockwiseSoftmax(Blockwise):
     """``info_nce`` block by block, where a bias would change nothing.
 
-    What it keeps are the log-sums over images and 1 / count of positives of every text, and the log-sums over texts.
+    What it keeps are the log-sums over images and 1 / count of positives of every text, and for every image 1 / count
+    and the log-sum over texts. All that ranks exchange are the last two.
     """
 
     def __init__(self, score, smoothing=0.0, floats=FLOATS):
         super().__init__(score, floats)
         self.smoothing = smoothing
 
-    def construct(self, text, mask, image, scale, bias, group_BG, negative_B, present_B):
-        batch, size = text.shape[0], self.size(text, image)
-        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_BG, size)
+    def construct(self, text, mask, image, scale, bias, group_TG, group_BG, negative_T, present_T):
+        texts, batch, size = text.shape[0], image.shape[0], self.size(text, image)
+        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_TG, size)
         valid_KC = self._valid(text, size)
         row_KC, own_KC, count_KC = (ops.zeros(text_KC.shape[:2], ms.float32) for _ in range(3))
         drawn_B, top_B = ops.zeros((batch,), ms.float32), ops.full((batch,), -3e38, dtype=ms.float32)
-        sum_B, spread_B = ops.zeros((batch,), ms.float32), ops.zeros((batch,), ms.float32)
+        sum_B, spread = ops.zeros((batch,), ms.float32), ops.zeros((), ms.float32)
         k = Tensor(0, ms.int32)
         while k < text_KC.shape[0]:
             cosine_CB = self.score(ops.gather(text_KC, k, 0), ops.gather(mask_KC, k, 0), image)
@@ -96,7 +101,7 @@ class BlockwiseSoftmax(Blockwise):
             top_C1 = self.top_of_row(score_CB)[1]
             row_KC = put(row_KC, k, ops.log(ops.exp(score_CB - top_C1).sum(-1)) + top_C1.reshape(-1))
             valid_C1 = ops.gather(valid_KC, k, 0)
-            if text_KC.shape[0] * size > batch:
+            if text_KC.shape[0] * size > texts:
                 positive_CB, score_CB = positive_CB * valid_C1, score_CB + (1 - valid_C1) * EXCLUDED
             own_CB = positive_CB * score_CB
             own_KC, count_KC = put(own_KC, k, own_CB.sum(-1)), put(count_KC, k, positive_CB.sum(-1))
@@ -105,15 +110,26 @@ class BlockwiseSoftmax(Blockwise):
             sum_B = sum_B * ops.exp(top_B - higher_B) + ops.exp(score_CB - higher_B).sum(0)
             top_B = higher_B
             if self.smoothing:
-                spread_B = spread_B + (score_CB * valid_C1).sum(0)
+                spread = spread + (score_CB * valid_C1).sum()
             k = k + 1
-        row_B, own_B = row_KC.reshape(-1)[:batch], own_KC.reshape(-1)[:batch]
-        # positives are symmetric, so an image has as many as its text
-        inverse_B = 1 / ops.maximum(count_KC.reshape(-1)[:batch], 1.0)
-        column_B = ops.log(sum_B) + top_B
-        column_B = column_B + ops.softplus(excluding(negative_B, present_B) - column_B)
-        target_B = (1 - self.smoothing) * (own_B + drawn_B) * inverse_B + 2 * self.smoothing / batch * spread_B
-        return 0.5 * (row_B + column_B - target_B).mean(), row_B, inverse_B, column_B
+        row_T, own_T = row_KC.reshape(-1)[:texts], own_KC.reshape(-1)[:texts]
+        inverse_T = 1 / ops.maximum(count_KC.reshape(-1)[:texts], 1.0)
+        inverse_B = self.ranks.gather(inverse_T)  # positives are symmetric, so an image has as many as its text
+        column_B = self._over_ranks(ops.log(sum_B) + top_B)
+        wrong_B = self.ranks.gather(excluding(negative_T, present_T))
+        column_B = column_B + ops.softplus(wrong_B - column_B)
+        target = (1 - self.smoothing) * ((own_T * inverse_T).sum() + (drawn_B * inverse_B).sum())
+        target = target + 2 * self.smoothing / batch * spread
+        share = 0.5 / batch * ((row_T + self.ranks.own(column_B)).sum() - target)
+        return share, row_T, inverse_T, inverse_B, column_B
+
+    def _over_ranks(self, column_B):
+        """The log-sums over the texts of all ranks, of those over each rank's own."""
+        if self.ranks.count == 1:
+            return column_B
+        column_NB = self.ranks.by_rank(column_B)
+        top_B = self.top_of_column(column_NB)[1]
+        return ops.log(ops.exp(column_NB - top_B).sum(0)) + top_B
 
     def _slope(self, score_CB, bias, positive_CB, row_C, inverse_C, inverse_B, column_B):
         # halved by adding log(2) to vectors, which is cheaper than to halve matrices
@@ -122,8 +138,8 @@ class BlockwiseSoftmax(Blockwise):
         slope_CB = likely_CB - positive_CB * (ops.expand_dims(kept * inverse_C, 1) + kept * inverse_B)
         return slope_CB - self.smoothing / column_B.shape[0] if self.smoothing else slope_CB
 
-    def _negative_slope(self, negative_B, present_B, column_B):
-        return 0.5 * ops.exp(excluding(negative_B, present_B) - column_B) * present_B
+    def _negative_slope(self, negative_T, present_T, column_B):
+        return 0.5 * ops.exp(excluding(negative_T, present_T) - self.ranks.own(column_B)) * present_T
 
     def _bias_slope(self, slope_CB):
         return 0.0
@@ -132,36 +148,36 @@ class BlockwiseSoftmax(Blockwise):
 class BlockwiseSigmoid(Blockwise):
     """``sigmoid_loss`` block by block; it needs no numbers kept."""
 
-    def construct(self, text, mask, image, scale, bias, group_BG, negative_B, present_B):
-        batch, size = text.shape[0], self.size(text, image)
-        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_BG, size)
-        valid_KC, total = self._valid(text, size), (ops.softplus(negative_B) * present_B).sum()
+    def construct(self, text, mask, image, scale, bias, group_TG, group_BG, negative_T, present_T):
+        texts, batch, size = text.shape[0], image.shape[0], self.size(text, image)
+        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_TG, size)
+        valid_KC, total = self._valid(text, size), (ops.softplus(negative_T) * present_T).sum()
         k = Tensor(0, ms.int32)
         while k < text_KC.shape[0]:
             cosine_CB = self.score(ops.gather(text_KC, k, 0), ops.gather(mask_KC, k, 0), image)
             score_CB = ops.cast(cosine_CB, ms.float32) * scale + bias
             loss_CB = ops.softplus(score_CB) - positives(ops.gather(group_KC, k, 0), group_BG) * score_CB
-            if text_KC.shape[0] * size > batch:
+            if text_KC.shape[0] * size > texts:
                 loss_CB = loss_CB * ops.gather(valid_KC, k, 0)
             total = total + loss_CB.sum()
             k = k + 1
-        return total / batch, present_B, present_B, present_B
+        return total / batch, present_T, present_T, present_T, present_T
 
     def _slope(self, score_CB, bias, positive_CB, row_C, inverse_C, inverse_B, column_B):
         return ops.sigmoid(score_CB + bias) - positive_CB
 
-    def _negative_slope(self, negative_B, present_B, column_B):
-        return ops.sigmoid(negative_B) * present_B
+    def _negative_slope(self, negative_T, present_T, column_B):
+        return ops.sigmoid(negative_T) * present_T
 
     def _bias_slope(self, slope_CB):
         return slope_CB.sum()
 
 
-def block_size(floats, batch, numbers):
-    """How many of ``batch`` texts are a block where ``numbers`` are held for each pair and ``floats`` may be."""
-    texts = floats // (batch * numbers)
-    texts = texts if texts > 0 else 1
-    return texts if texts < batch else batch
+def block_size(floats, texts, images, numbers):
+    """How many of ``texts`` are a block where ``numbers`` are held for each pair and ``floats`` may be."""
+    size = floats // (images * numbers)
+    size = size if size > 0 else 1
+    return size if size < texts else texts
 
 
 def cut(x, size):

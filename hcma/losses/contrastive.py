@@ -64,17 +64,17 @@ def _one_way(score, target):
     return -(ops.log_softmax(score, -1) * target).sum(-1).mean()
 
 
-def word_contrast(score_BLL, mask_BL):
+def word_contrast(score_BLL, mask_BL, words):
     """The contrast between the words of one caption, symmetric: word l belongs to context l (``InPair``).
 
-    ``score_BLL`` (words, contexts) is divided by the temperature, ``mask_BL`` 1 on words. The mean over the batch's
-    words, a float32 scalar; 0 where there is none.
+    ``score_BLL`` (words, contexts) is divided by the temperature, ``mask_BL`` 1 on words. The sum over ``words``, how
+    many words the whole batch has, a float32 scalar; 0 where there is none.
     """
     score = ops.cast(score_BLL, ms.float32)
     own = (ops.eye(score.shape[1], score.shape[1], ms.float32) * score).sum(-1)
     by_word = own - log_sum(score + (1 - ops.expand_dims(mask_BL, 1)) * EXCLUDED)
     by_context = own - log_sum(score.swapaxes(1, 2) + (1 - ops.expand_dims(mask_BL, 1)) * EXCLUDED)
-    return -0.5 * ((by_word + by_context) * mask_BL).sum() / ops.maximum(mask_BL.sum(), 1.0)
+    return -0.5 * ((by_word + by_context) * mask_BL).sum() / ops.maximum(words, 1.0)
 
 
 def log_sum(score):

@@ -3,6 +3,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
+from hcma.distributed import Ranks
 from hcma.losses.blockwise import PER_SCORE, block_size, cut, put
 from hcma.losses.contrastive import EXCLUDED, positives
 
@@ -52,47 +53,62 @@ class HardNegatives(nn.Cell):
 class BlockwiseHardNegatives(nn.Cell):
     """What a ``HardNegatives`` draws, a block of texts at a time; ``scores`` are the cells that score each level.
 
-    ``construct(group (B, G), scale (K,), bias (K,), texts, masks, images)`` takes tuples of features, one for each of
-    the K levels. A block is as many texts as ``floats`` numbers in memory allow.
+    ``construct(group (T, G), image_group (B, G), scales, biases, texts, masks, images)`` takes tuples, of two scalars
+    and three features for each level. The T texts are those of this rank, the B images those of all; drawn are
+    images for these texts, and texts of all ranks for their images. A block is as many texts as ``floats`` numbers in
+    memory allow.
     """
 
     def __init__(self, hard, scores, floats):
         super().__init__(auto_prefix=False)
         self.hard, self.scores, self.floats = hard, nn.CellList(scores), floats
+        self.ranks = Ranks()
 
-    def construct(self, group_BG, scale_K, bias_K, texts, masks, images):
-        batch, size = group_BG.shape[0], self._size(texts, images)
+    def construct(self, group_TG, group_BG, scales, biases, texts, masks, images):
+        own, batch = group_TG.shape[0], group_BG.shape[0]
+        size = self._size(own, batch, texts, images)
         text_KC, mask_KC = [cut(text, size) for text in texts], [cut(mask, size) for mask in masks]
-        group_KC, valid_KC = cut(group_BG, size), cut(ops.ones((batch, 1), ms.float32), size)
+        group_KC, valid_KC = cut(group_TG, size), cut(ops.ones((own, 1), ms.float32), size)
         image_KC, found_KC = ops.zeros(group_KC.shape[:2], ms.int32), ops.zeros(group_KC.shape[:2], ms.float32)
         text_B, height_B = ops.zeros((batch,), ms.int32), ops.full((batch,), -3e38, dtype=ms.float32)
-        least_B = ops.ones((batch,), ms.float32)
         k = Tensor(0, ms.int32)
         while k < group_KC.shape[0]:
             score_CB = ops.zeros((size, batch), ms.float32)
             for level in range(len(self.scores)):
                 cosine_CB = self.scores[level](ops.gather(text_KC[level], k, 0), ops.gather(mask_KC[level], k, 0),
                                                images[level])
-                score_CB = score_CB + ops.cast(cosine_CB, ms.float32) * scale_K[level] + bias_K[level]
+                score_CB = score_CB + ops.cast(cosine_CB, ms.float32) * scales[level] + biases[level]
             # what fills up the last block is left out as positives are
             positive_CB = ops.maximum(positives(ops.gather(group_KC, k, 0), group_BG), 1 - ops.gather(valid_KC, k, 0))
-            image, text, height = self.hard.block(score_CB, positive_CB, k * size)
+            image, text, height = self.hard.block(score_CB, positive_CB, k * size + self.ranks.rank * own)
             image_KC, found_KC = put(image_KC, k, image), put(found_KC, k, _any(ops.amin(positive_CB, 1)))
             text_B = ops.select(height > height_B, text, text_B)
-            height_B, least_B = ops.maximum(height, height_B), ops.minimum(least_B, ops.amin(positive_CB, 0))
+            height_B = ops.maximum(height, height_B)
             k = k + 1
-        return (image_KC.reshape(-1)[:batch], found_KC.reshape(-1)[:batch], ops.minimum(text_B, batch - 1),
-                _any(least_B))
+        found_T = found_KC.reshape(-1)[:own]  # positives are symmetric: an image has a negative if its text has one
+        return image_KC.reshape(-1)[:own], found_T, ops.minimum(self._highest(text_B, height_B), batch - 1), found_T
 
-    def bprop(self, group_BG, scale_K, bias_K, texts, masks, images, out, dout):
+    def _highest(self, text_B, height_B):
+        """Of what all ranks drew for every image the highest, for own images (T,)."""
+        if self.ranks.count == 1:
+            return text_B
+        rank_T = self.hard.top_of_column(self._for_own(height_B))[0]
+        return ops.gather_elements(self._for_own(text_B), 0, ops.expand_dims(rank_T, 0)).reshape(-1)
+
+    def _for_own(self, x_B):
+        """What every rank has for each own image, (ranks, T)."""
+        return self.ranks.own(self.ranks.by_rank(x_B).swapaxes(0, 1)).swapaxes(0, 1)
+
+    def bprop(self, group_TG, group_BG, scales, biases, texts, masks, images, out, dout):
         """A draw has no gradient."""
-        return group_BG * 0, scale_K * 0, bias_K * 0, _zeros(texts), _zeros(masks), _zeros(images)
+        return (group_TG * 0, group_BG * 0, _zeros(scales), _zeros(biases), _zeros(texts), _zeros(masks),
+                _zeros(images))
 
-    def _size(self, texts, images):
-        numbers = 0
+    def _size(self, own, batch, texts, images):
+        numbers = PER_SCORE
         for level in range(len(self.scores)):
             numbers += PER_SCORE + self.scores[level].floats(texts[level].shape, images[level].shape)
-        return block_size(self.floats, texts[0].shape[0], numbers)
+        return block_size(self.floats, own, batch, numbers)
 
 
 def _zeros(parts):
@@ -107,32 +123,34 @@ def _any(least):
 class Matching(nn.Cell):
     """Binary cross entropy of ``fusion``: half over matched pairs, half over wrong ones.
 
-    ``construct(text, image, draws)`` takes the parts that the fusion reads and what ``HardNegatives`` drew. Wrong pairs
-    are every text with a hard image and every image with a hard text; with ``negative``, the parts of wrong texts,
-    present where ``present`` (B,) is 1, these with their images as well.
+    ``construct(text, image, draws)`` takes the parts that the fusion reads, of this rank's pairs, and what
+    ``HardNegatives`` drew for these, and gives their share. Wrong pairs are every text with a hard image and every image
+    with a hard text, of any rank; with ``negative``, the parts of wrong texts, present where ``present`` (T,) is 1,
+    these with their images as well.
     """
 
     def __init__(self, fusion, seed):
         super().__init__(auto_prefix=False)
         self.fusion = fusion
         self.hard = HardNegatives(seed)
+        self.ranks = Ranks()
 
-    def construct(self, text, image, draws, negative=None, present_B=None):
+    def construct(self, text, image, draws, negative=None, present_T=None):
         image_at, image_found, text_at, text_found = draws
-        texts = _stacked(text, text, _rows(text, self.hard.count(text_at)))
-        images = _stacked(image, _rows(image, image_at), image)
+        texts = _stacked(text, text, self._rows(text, self.hard.count(text_at)))
+        images = _stacked(image, self._rows(image, image_at), image)
         counts = ops.concat((image_found, text_found))
         if negative is not None:
             texts, images = _stacked(texts, negative), _stacked(images, image)
-            counts = ops.concat((counts, present_B))
+            counts = ops.concat((counts, present_T))
         odds = self.fusion(texts, images)
-        batch = image_at.shape[0]
-        wrong = (ops.softplus(odds[batch:]) * counts).sum() / ops.maximum(counts.sum(), 1.0)
-        return 0.5 * (ops.softplus(-odds[:batch]).mean() + wrong)
+        own = image_at.shape[0]
+        wrong = (ops.softplus(odds[own:]) * counts).sum() / ops.maximum(self.ranks.total(counts.sum()), 1.0)
+        return 0.5 * (ops.softplus(-odds[:own]).sum() / (own * self.ranks.count) + wrong)
 
-
-def _rows(parts, at):
-    return tuple([ops.gather(part, at, 0) for part in parts])
+    def _rows(self, parts, at):
+        """Those rows ``at`` of the parts of all ranks."""
+        return tuple([ops.gather(self.ranks.gather(part), at, 0) for part in parts])
 
 
 def _stacked(*many):

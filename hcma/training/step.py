@@ -2,6 +2,7 @@
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
+from hcma.distributed import Ranks
 from hcma.training.clock import Clock
 
 # Its inverse is still a normal number. Without an end, doubling reaches infinity, which no halving leaves again.
@@ -29,6 +30,9 @@ class HCMATrainStep(nn.TrainOneStepCell):
     ``log_scale`` of temperatures. Gradients of the scaled loss are divided by the scale, checked, and
     clipped once by their global norm. A gradient that is not finite skips weights, moments, schedule and step count
     alike; only the loss scale is halved. Everything stays on the device: the host may read the row when it likes.
+
+    With many ranks each gives its part of the batch and has its share of the loss. Gradients are summed over the ranks
+    once, before all else, so every rank sees the same overflow, clips alike and makes the same update.
     """
 
     def __init__(self, network, optimizer, loss_scale_manager, clip_norm):
@@ -36,6 +40,7 @@ class HCMATrainStep(nn.TrainOneStepCell):
         self.has_temperatures = hasattr(network.model, 'log_scale')
         self.learns_weights = getattr(network.model, 'log_variance', None) is not None
         self.clip_norm = clip_norm
+        self.ranks = Ranks()
         self.loss_scale = Parameter(Tensor(loss_scale_manager.get_loss_scale(), ms.float32), name='loss_scale',
                                     requires_grad=False)
         self.update_loss_scale = loss_scale_manager.get_update_cell()
@@ -59,7 +64,7 @@ class HCMATrainStep(nn.TrainOneStepCell):
         return ['loss', *self.network.part_names, *scales, *weights, 'grad_norm', 'loss_scale', 'overflow', 'lr']
 
     def gradients(self, *inputs):
-        """The gradients of the scaled loss, {name: gradient}, of a step that is not taken."""
+        """The gradients of this rank's share of the scaled loss, {name: gradient}, of a step that is not taken."""
         return dict(zip([parameter.name for parameter in self.weights], self.value_and_grad(*inputs)[1]))
 
     def construct(self, *inputs):
@@ -82,9 +87,10 @@ class HCMATrainStep(nn.TrainOneStepCell):
         overflow = ops.logical_not(finite)
         self.update_loss_scale(self.loss_scale, overflow)
         ops.assign(self.loss_scale, ops.minimum(self.loss_scale, MAX_LOSS_SCALE))
-        row = (loss.reshape(1), parts, *steering, norm.reshape(1), scale.reshape(1),
+        losses = self.ranks.total(ops.concat((loss.reshape(1), parts)))
+        row = (losses, *steering, norm.reshape(1), scale.reshape(1),
                ops.cast(overflow, ms.float32).reshape(1), lr.reshape(1))
-        return loss, ops.concat(row)
+        return losses[0], ops.concat(row)
 
     def _steering(self):
         """1 / temperature of every level and, where they are learned, the weight of every term, before the update."""

@@ -27,7 +27,7 @@ class Loss(nn.Cell):
 class Gradient(nn.Cell):
     def __init__(self, cell):
         super().__init__()
-        self.gradient = ops.value_and_grad(Loss(cell), (0, 2, 3, 4, 6))
+        self.gradient = ops.value_and_grad(Loss(cell), (0, 2, 3, 4, 7))
 
     def construct(self, *inputs):
         return self.gradient(*inputs)
@@ -78,7 +78,7 @@ def test_sentence_global_is_the_reference_in_float64(mode, kind, smoothing):
     room = floats(score, text, image)
     cell = BlockwiseSoftmax(score, smoothing, room) if kind == 'softmax' else BlockwiseSigmoid(score, room)
     inputs = [Tensor(x, ms.float32) for x in (text, np.ones((BATCH, 1)), image, scale, bias)]
-    found, gradients = Gradient(cell)(*inputs, Tensor(group), Tensor(negative, ms.float32),
+    found, gradients = Gradient(cell)(*inputs, Tensor(group), Tensor(group), Tensor(negative, ms.float32),
                                       Tensor(present, ms.float32))
     assert found.asnumpy() == pytest.approx(loss, rel=1e-5)
     for gradient, wanted in zip(gradients, expected):
@@ -88,7 +88,7 @@ def test_sentence_global_is_the_reference_in_float64(mode, kind, smoothing):
 def test_scores_that_are_all_at_the_lowest_end_stay_finite_in_a_block_that_is_filled_up():
     text = rows(np.random.default_rng(0), 1, WIDTH).repeat(BATCH, 0)
     inputs = [Tensor(x, ms.float32) for x in (text, np.ones((BATCH, 1)), -text, 100.0, 0.0)]
-    inputs += [Tensor(np.arange(BATCH).reshape(-1, 1)), *(Tensor(np.zeros(BATCH), ms.float32) for _ in range(2))]
+    inputs += [*[Tensor(np.arange(BATCH).reshape(-1, 1))] * 2, *(Tensor(np.zeros(BATCH), ms.float32) for _ in range(2))]
     score = SentenceGlobal()
     loss, gradients = Gradient(BlockwiseSoftmax(score, floats=floats(score, text, text)))(*inputs)
     assert loss.asnumpy() == pytest.approx(np.log(BATCH), rel=1e-4)
@@ -104,7 +104,7 @@ def test_local_levels_in_blocks_are_those_of_one_block(mode, score, kernels, mon
     text, image = rows(rng, BATCH, WORDS, WIDTH), rows(rng, BATCH, PATCHES, WIDTH)
     mask = np.arange(WORDS) < rng.integers(1, WORDS + 1, (BATCH, 1))
     group = np.stack([np.arange(BATCH) % 7, 100 + np.arange(BATCH)], 1)
-    inputs = [*(Tensor(x, ms.float32) for x in (text, mask, image, 14.0, 0.0)), Tensor(group),
+    inputs = [*(Tensor(x, ms.float32) for x in (text, mask, image, 14.0, 0.0)), Tensor(group), Tensor(group),
               Tensor(rng.normal(size=BATCH), ms.float32), Tensor(np.arange(BATCH) % 2, ms.float32)]
     found, whole = (Gradient(BlockwiseSoftmax(score, 0.1, room))(*inputs) for room in
                     (floats(score, text, image), 2 ** 26))

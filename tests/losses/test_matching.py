@@ -59,7 +59,7 @@ def test_blocks_draw_what_is_drawn_at_once(size):
     parts = [Tensor(text, ms.float32), Tensor(np.ones((batch, 1)), ms.float32), Tensor(image, ms.float32)]
     floats = size * batch * (PER_SCORE + SentenceGlobal().floats(text.shape, image.shape))
     blocks = BlockwiseHardNegatives(hard, [SentenceGlobal()], floats)
-    found = blocks(Tensor(group), Tensor([scale], ms.float32), Tensor([bias], ms.float32),
+    found = blocks(Tensor(group), Tensor(group), (Tensor(scale, ms.float32),), (Tensor(bias, ms.float32),),
                    *((part,) for part in parts))
     score = Tensor(scale * text @ image.T + bias, ms.float32)
     expected = hard(score, positives(Tensor(group), Tensor(group)))

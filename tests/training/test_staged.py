@@ -9,6 +9,7 @@ from hcma.training.checkpoint import MODEL, STATE, checkpoints
 from hcma.training.staged import StagedTrainStep
 from hcma.training.step import HCMATrainStep
 from hcma.training.trainer import build_step, train
+from helpers.batches import make_columns
 from helpers.packs import make_pack
 
 EVERY = ['sentence_global', 'word_patch', 'phrase_region']
@@ -22,20 +23,6 @@ CASES = {'fusion': ({'levels': EVERY, 'balance': 'uncertainty'}, {'fusion': {'he
          'given': ({'levels': ['sentence_global', 'phrase_region']}, {**SHALLOW, **GIVEN}, True, 4, 5)}
 GRAPH = {'patches kept': ({'label_smoothing': 0.1}, {**SHALLOW, 'fusion': {'heads': 2}}, True, 2, 5),
          'boxes and chunks': ({'levels': ['phrase_region']}, {**SHALLOW, **GIVEN}, True, 2, 5)}
-
-
-def inputs_of(make_batch, recipe, negatives, seed=0):
-    image, ids, lengths, group = make_batch(recipe, BATCH, seed)
-    rng = np.random.default_rng(seed)
-    columns = {'image': image, 'ids': ids, 'length': lengths, 'group': group}
-    columns['kept'] = Tensor(np.stack([rng.permutation(16)[:recipe.kept_patches] for _ in range(BATCH)]), ms.int32)
-    low = rng.random((BATCH, 3, 2))
-    columns['boxes'] = Tensor(np.concatenate((low, low + 0.1 + rng.random(low.shape)), 2), ms.float32)
-    first = rng.integers(1, 4, (BATCH, 4))
-    columns['spans'] = Tensor(np.stack((first, first + rng.integers(0, 3, first.shape)), 2), ms.int32)
-    wrong = {f'negative_{name}': columns[name][::-1] for name in recipe.text_columns}
-    wrong['negative_length'] = lengths * Tensor([1, 0, 1, 1, 0, 1], ms.int32)
-    return tuple({**columns, **wrong}[name] for name in recipe.columns + tuple(wrong) * negatives)
 
 
 def steps(make_recipe, vocabulary, case):
@@ -62,29 +49,29 @@ def assert_same(rows, states):
 
 
 @pytest.mark.parametrize('case', CASES)
-def test_staged_equals_fused(case, make_recipe, make_batch, vocabulary):
+def test_staged_equals_fused(case, make_recipe, vocabulary):
     pair, recipe = steps(make_recipe, vocabulary, case)
     assert [type(step) for step in pair] == [HCMATrainStep, StagedTrainStep]
-    assert_same(*run(pair, [inputs_of(make_batch, recipe, CASES[case][2])]))
+    assert_same(*run(pair, [make_columns(recipe, BATCH, CASES[case][2])]))
 
 
 @pytest.mark.graph
 @pytest.mark.parametrize('case', GRAPH)
-def test_staged_equals_fused_for_three_steps_and_every_piece_compiles_once(case, make_recipe, make_batch, vocabulary):
+def test_staged_equals_fused_for_three_steps_and_every_piece_compiles_once(case, make_recipe, vocabulary):
     pair, recipe = steps(make_recipe, vocabulary, case)
-    assert_same(*run(pair, [inputs_of(make_batch, recipe, True, seed) for seed in range(3)]))
+    assert_same(*run(pair, [make_columns(recipe, BATCH, True, seed) for seed in range(3)]))
     assert [len(piece.compile_cache) for piece in (*pair[1].pieces, pair[0])] == [1] * 7
 
 
 @pytest.mark.parametrize('place', ['image_tower.to_global.linear', 'text_tower.to_sentence.linear', 'log_scale'])
-def test_an_overflow_anywhere_skips_the_whole_step(place, make_recipe, make_batch, vocabulary):
+def test_an_overflow_anywhere_skips_the_whole_step(place, make_recipe, vocabulary):
     recipe = make_recipe(model=SHALLOW, loss={'levels': ['sentence_global']},
                          train={'batch_size': BATCH, 'image_micro_batch': 4})
     step = build_step(recipe, vocabulary, 10)
     (weight,) = (parameter for parameter in step.weights if place in parameter.name)
     weight.set_data(Tensor(np.full(weight.shape, np.inf), ms.float32))
     before = {p.name: p.asnumpy().copy() for p in step.get_parameters()}
-    metrics = dict(zip(step.metric_names, step(*inputs_of(make_batch, recipe, False))[1].asnumpy()))
+    metrics = dict(zip(step.metric_names, step(*make_columns(recipe, BATCH, False))[1].asnumpy()))
     assert metrics['overflow'] == 1 and step.loss_scale.asnumpy() == before['loss_scale'] / 2
     changed = {p.name for p in step.get_parameters() if not np.array_equal(p.asnumpy(), before[p.name])}
     assert changed == {'loss_scale', 'current_iterator_step', 'last_overflow_iterator_step'}
