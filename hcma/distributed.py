@@ -5,6 +5,7 @@ rank computes its share of the loss, and the shares add up to the loss of the wh
 averaged.
 """
 import os
+import zlib
 
 import mindspore as ms
 import numpy as np
@@ -59,6 +60,16 @@ def everyone(*values):
 def any_rank(flag):
     """Whether ``flag`` is true on any rank; every rank must call it."""
     return bool(everyone(flag).any())
+
+
+def require_same(**values):
+    """Raise ``InputError`` on every rank where what they know by a name differs; every rank must call it."""
+    for name, value in values.items():
+        known = everyone(zlib.crc32(repr(value).encode()) & 0xffffff)[:, 0]  # 24 bits are exact in float32
+        if (known != known[0]).any():
+            other = int(np.flatnonzero(known != known[0])[0])
+            raise InputError(f'rank {other} has another {name} than rank 0 ({value!r} on rank {rank()}); all ranks must '
+                             'get the same arguments, and see the same files')
 
 
 class Ranks(nn.Cell):

@@ -25,7 +25,7 @@ def main():
                         help='override a key of the recipe; may be repeated')
     parser.add_argument('--device', choices=DEVICES, default='ascend-910b', help='default: %(default)s')
     parser.add_argument('--memory', type=float, metavar='GIB', help='of one device (default: that of the device)')
-    parser.add_argument('--devices', type=cli.positive, default=1, help='data parallel (default: %(default)s)')
+    parser.add_argument('--devices', type=cli.positive, default=1, help='that share a batch (default: %(default)s)')
     parser.add_argument('--compute', choices=['recipe', 'fp32', 'fp16', 'bf16'], default='recipe',
                         help="products in the recipe's types over float32 weights, or the type of products, activations"
                         ' and weights (default: %(default)s)')
@@ -52,6 +52,9 @@ def _check(recipe, arguments):
         raise InputError(f'{arguments.recipe}: has a section vqa; plan the alignment run that it begins with')
     if arguments.memory is not None and not 0 < arguments.memory < float('inf'):
         raise InputError(f'--memory {arguments.memory}: give the GiB of one device, a number above 0')
+    if recipe.train.batch_size % arguments.devices:
+        raise InputError(f'--devices {arguments.devices}: cannot share a batch of {recipe.train.batch_size}; take a '
+                         'divisor, or another train.batch_size')
     if arguments.no_masters and arguments.compute in ('recipe', 'fp32'):
         raise InputError('--no-masters: masters are for 16-bit weights; add --compute bf16')
     if arguments.device == 'cpu' and (arguments.compute not in ('recipe', 'fp32') or arguments.optimizer != 'device'

@@ -2,7 +2,7 @@
 
 RECIPE is a YAML file such as recipes/configs/flickr8k.yaml, DATA a folder made by tools/prepare.py; for a recipe with
 a section vqa, such as recipes/configs/vqa_scenes.yaml, DATA is a JSONL of questions. RUN gets checkpoints, log.jsonl
-and report.html. Ctrl-C stops after the current step; --resume goes on from there.
+and report.html. Ctrl-C stops after the current step; --resume goes on from there. Many devices: tools/launch.sh.
 """
 import argparse
 
@@ -28,13 +28,17 @@ def main():
     else:
         require_questions(recipe)
 
-    from hcma.report import write_report  # what loads MindSpore comes after the checks
+    from hcma import distributed  # what loads MindSpore comes after the checks
+    from hcma.report import write_report
     from hcma.training.trainer import train
     try:
         finished = train(recipe, arguments.out, arguments.resume)
     except Diverged:
-        write_report(arguments.out)  # its curves mark what went wrong
+        if distributed.is_first():
+            write_report(arguments.out)  # its curves mark what went wrong
         raise
+    if not distributed.is_first():
+        return 0  # the first rank says how the run ended, and nobody stops it while it writes
     print(f'{"trained" if finished else "stopped; --resume goes on"}: {write_report(arguments.out)}')
     return 0 if finished else 130
 

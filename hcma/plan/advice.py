@@ -29,7 +29,7 @@ class Option:
 def options(recipe, setting, memory):
     """The ``Option``s that fit ``memory`` bytes, none of which does only more than another; smaller batches last."""
     batch = recipe.train.batch_size
-    while batch >= 2:
+    while batch >= 2 and batch % setting.devices == 0:
         smaller = recipe.model_copy(update={'train': recipe.train.model_copy(update={'batch_size': batch})})
         found = _options(smaller, setting, memory)
         if found:
@@ -78,7 +78,7 @@ def _shortened(recipe, types):
 
 def _fitted(recipe, setting, memory):
     """The largest micro-batches that fit, without recompute where that is enough; None where nothing does."""
-    whole = recipe.train.batch_size
+    whole = recipe.train.batch_size // setting.devices
     for pieces, again in product((2 ** power for power in range(whole.bit_length())), (False, True)):
         if again and setting.device == 'cpu':
             continue

@@ -55,6 +55,20 @@ def features(recipe, rows, tower):
     return total
 
 
+def gathered(recipe):
+    """Numbers of one pair's features that all ranks need: of its picture, and for a fusion both encoders' own."""
+    model, total = recipe.model, 0
+    for level in recipe.loss.levels:
+        if level == 'sentence_global':
+            total += model.embed_width
+        elif recipe.loss.score != 'in_pair':
+            total += image_rows(model, level) * model.word_embed_width
+    if model.fusion is not None:
+        total += (model.image.grid ** 2 + 1) * model.image.width + (model.text.length + 1) * model.text.width
+        total += model.text.length  # the mask
+    return total
+
+
 def projections(recipe, rows, tower):
     """What the projections of one sample hold until the features are normalised."""
     numbers = features(recipe, rows, tower)

@@ -4,13 +4,13 @@ from typing import Optional
 
 from hcma.plan import cpu
 from hcma.plan.activations import Held, encoder
-from hcma.plan.levels import features, fusion, projections, samples, scores, towers
+from hcma.plan.levels import features, fusion, gathered, projections, samples, scores, towers
 from hcma.plan.parameters import linears, parts
 
 GIB = 2 ** 30
 # What a card keeps back: its runtime, communication, and what lies unused between buffers. An assumption.
 RESERVED = 0.08
-# With micro-batches the scores of a level are made block by block, in at most so many bytes.
+# With micro-batches, and on many devices, the scores of a level are made block by block, in at most so many bytes.
 SCORE_BLOCK = 2 ** 28
 _SIZES = {'fp32': 4, 'fp16': 2, 'bf16': 2}  # bytes of a number
 
@@ -68,8 +68,15 @@ def usable(setting, memory):
 
 
 def needs(recipe, setting):
-    """The ``Needs`` of one training step of ``recipe`` (with ``train.batch_size`` samples on each device)."""
+    """The ``Needs`` on each device of one training step of ``recipe``, whose batch all devices share."""
+    recipe = on_each(recipe, setting.devices)
     return Needs(**cpu.needs(recipe, setting)) if setting.device == 'cpu' else _on_card(recipe, setting)
+
+
+def on_each(recipe, devices):
+    """The ``recipe`` with the part of its batch that each of ``devices`` has."""
+    share = {'batch_size': max(1, recipe.train.batch_size // devices)}
+    return recipe.model_copy(update={'train': recipe.train.model_copy(update=share)})
 
 
 def activations(recipe, setting, recompute=True):
@@ -87,15 +94,18 @@ def _on_card(recipe, setting):
     masters = size == 2 and setting.masters and not off
     gradient = 4 if size == 4 or masters else 2
     held = activations(recipe, setting)
-    batch = recipe.train.batch_size  # features of all devices meet in the loss
+    batch = recipe.train.batch_size  # of this device: its texts meet the pictures of all
     levels = _bytes(scores(recipe, batch, batch * setting.devices, False), sizes['loss'])
-    if setting.image_micro_batch is not None or setting.text_micro_batch is not None:  # one encoder at a time
+    staged = setting.image_micro_batch is not None or setting.text_micro_batch is not None
+    if staged:  # one encoder at a time
         held[min(held, key=held.get)] = 0
+    if staged or setting.devices > 1:
         levels = min(levels, SCORE_BLOCK * len(recipe.loss.levels))
+    everyone = batch * setting.devices * gathered(recipe) if setting.devices > 1 else 0
     return Needs(weights=size * sum(part.total for part in counts) + _copies(recipe, setting),
                  masters=4 * trained * masters / share,
                  gradients=gradient * trained, optimizer=0 if off else 8 * trained / share,
-                 features=8 * _features(recipe) * (1 + setting.devices * (setting.devices > 1)),
+                 features=8 * (_features(recipe) + everyone),
                  loss=levels + _bytes(fusion(recipe, batch), sizes['loss']),
                  workspace=2 * gradient * max(part.largest for part in counts), **held)
 

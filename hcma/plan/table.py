@@ -32,7 +32,7 @@ def _activations(recipe, setting):
     model = recipe.model
     towers = {name: getattr(model, name).model_copy(update={'recompute': 'blocks'}) for name in ('image', 'text')}
     again = recipe.model_copy(update={'model': model.model_copy(update=towers)})
-    rows, size = [], recipe.train.batch_size
+    rows, size = [], recipe.train.batch_size // setting.devices
     while size >= 1 and len(rows) < 4:
         cut = replace(setting, image_micro_batch=size, text_micro_batch=size)
         rows.append({'micro_batch': size, 'kept': activations(recipe, cut, recompute=False),
@@ -42,10 +42,10 @@ def _activations(recipe, setting):
 
 
 def _devices(recipe, setting):
-    """Bytes on each of 1, 2, 4, 8 … devices, up to twice what is planned for."""
-    counts = [2 ** power for power in range(2, 12) if 2 ** power <= max(8, setting.devices)]
+    """Bytes on each of 1, 2, 4, 8 … devices that can share the batch, up to what is planned for."""
+    counts = {2 ** power for power in range(12) if 2 ** power <= max(8, setting.devices)} | {setting.devices}
     return {str(count): needs(recipe, replace(setting, devices=count)).total
-            for count in sorted({1, 2, *counts, setting.devices})}
+            for count in sorted(counts) if recipe.train.batch_size % count == 0}
 
 
 def plan_table(result):
@@ -56,7 +56,7 @@ def plan_table(result):
              f'(a vocabulary of {result["vocabulary"]:,} tokens, the most that the recipe allows)', '',
              align([['part', 'parameters', 'trained'],
                     *([part['name'], f'{part["total"]:,}', f'{part["trained"]:,}'] for part in result['parts'])]), '',
-             f'each of {setting["devices"]} × {setting["device"]}, a batch of {size} on each, computing in '
+             f'each of {setting["devices"]} × {setting["device"]}, a batch of {size} over all, computing in '
              f'{_types(result)}',
              align([['what', 'GiB'], *held]), '']
     if 0 in (result['bytes']['image'], result['bytes']['text']):

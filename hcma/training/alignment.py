@@ -1,4 +1,5 @@
 """What an alignment run trains on and what it trains; and what all kinds of runs have in common."""
+from hcma import distributed
 from hcma.data.meta import read_meta, require_training_data
 from hcma.data.pack import read_captions
 from hcma.data.pipeline import TrainingBatches
@@ -34,7 +35,8 @@ class Alignment(Task):
     def load(self, newest):
         """Read the captions and set up the batches."""
         self.read(newest)
-        self.batches = TrainingBatches(self.recipe.data.train, self.recipe, self.tokenizer)
+        self.batches = TrainingBatches(self.recipe.data.train, self.recipe, self.tokenizer, distributed.rank(),
+                                       distributed.ranks())
 
     def read(self, newest):
         """Read the captions, and read or train their tokenizer."""

@@ -1,12 +1,14 @@
 """What happens beside the training itself, as MindSpore callbacks: log, progress bar, checkpoints, stopping."""
 import json
 import math
+import os
 import signal
 import time
 
 from mindspore.train.callback import Callback
 from tqdm import tqdm
 
+from hcma import distributed
 from hcma.training.checkpoint import checkpoint_path, keep_newest, save_checkpoint
 from hcma.training.clock import shares
 from hcma.training.run_folder import LOG
@@ -17,11 +19,11 @@ class StepLog(Callback):
 
     The steps' metrics stay on the device until ``every`` of them wait: reading each at once would make the host and
     the device wait for each other. ``latest`` is the last line written, ``unread`` are those that the stability monitor
-    has not taken yet.
+    has not taken yet. Only the first rank's lines are kept.
     """
 
     def __init__(self, run_dir, every=10):
-        self.path = run_dir / LOG
+        self.path = run_dir / LOG if distributed.is_first() else os.devnull
         self.every = every
         self.latest = {}
         self.unread = []
@@ -83,7 +85,7 @@ class ProgressBar(Callback):
     def on_train_begin(self, run_context):
         run = run_context.original_args()
         self.bar = tqdm(total=run.total_steps, initial=self.start, desc=run.name, unit='step',
-                        mininterval=1.0, dynamic_ncols=True)
+                        mininterval=1.0, dynamic_ncols=True, disable=not distributed.is_first())
 
     def on_train_step_end(self, run_context):
         latest = self.log.latest
@@ -123,11 +125,15 @@ class Checkpoints(Callback):
         if self.saved == run.cur_step_num or run.failure is not None:
             return
         self.log.flush(run)  # the log never lags behind a checkpoint
+        self.saved = run.cur_step_num
+        if distributed.is_first():
+            self._write(run)
+
+    def _write(self, run):
         progress = {'step': str(run.cur_step_num), 'data': self.task.fingerprint, 'monitor': self.monitor.state()}
         save_checkpoint(checkpoint_path(self.run_dir, run.cur_step_num), run.train_network, self.task.recipe,
                         self.task.tokenizer, progress, self.task.files)
         keep_newest(self.run_dir, self.train.keep_checkpoints)
-        self.saved = run.cur_step_num
 
 
 class StopOnSignal(Callback):

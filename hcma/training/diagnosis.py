@@ -5,6 +5,8 @@ import mindspore as ms
 import numpy as np
 from mindspore import ParameterTuple, Tensor, nn, ops
 
+from hcma import distributed
+
 _has_bad = ops.MultitypeFuncGraph('has_bad')
 
 
@@ -34,21 +36,30 @@ def first_nonfinite(step, nonfinite, batch):
 
     Looked for in the order in which one makes another: weights (``nonfinite`` is their ``NonFinite``), the batch, the
     outputs of the network's cells in the order in which they finish, gradients of the loss times the loss scale, and
-    their norm.
+    their norm. All ranks look together, and end where one has found something.
     """
-    names = nonfinite.names()
-    if names:
-        return f'the weight {names[0]}'
-    for place, column in enumerate(batch):
-        if not _is_finite(column):
-            return f'input {place} of the batch'
     with _pynative():
-        found = _first_output(step.network, batch)
-        if found:
-            return f'the output of {found}'
-        gradients = step.gradients(*batch)
-    bad = [name for name, gradient in gradients.items() if not _is_finite(gradient)]
-    return f'the gradient of {bad[0]}' if bad else 'the norm of the gradients, which are finite themselves'
+        for look in (_first_weight, _first_input, _first_output, _first_gradient):
+            found = look(step, nonfinite, batch)
+            finders = np.flatnonzero(distributed.everyone(found is not None)[:, 0])
+            if len(finders):
+                return found or f'something on rank {finders[0]} (see its log)'
+    return 'the norm of the gradients, which are finite themselves'
+
+
+def _first_weight(step, nonfinite, batch):
+    names = nonfinite.names()
+    return f'the weight {names[0]}' if names else None
+
+
+def _first_input(step, nonfinite, batch):
+    bad = [place for place, column in enumerate(batch) if not _is_finite(column)]
+    return f'input {bad[0]} of the batch' if bad else None
+
+
+def _first_gradient(step, nonfinite, batch):
+    bad = [name for name, gradient in step.gradients(*batch).items() if not _is_finite(gradient)]
+    return f'the gradient of {bad[0]}' if bad else None
 
 
 @contextlib.contextmanager
@@ -62,9 +73,9 @@ def _pynative():
         ms.set_context(mode=mode)
 
 
-def _first_output(network, batch):
-    """The name of the first cell whose output is not finite, or None."""
-    found, handles = [], []
+def _first_output(step, nonfinite, batch):
+    """The first cell whose output is not finite, or None."""
+    network, found, handles = step.network, [], []
 
     def look(name):
         def hook(cell, inputs, output):
@@ -76,7 +87,7 @@ def _first_output(network, batch):
     network(*batch)
     for handle in handles:
         handle.remove()
-    return found[0] if found else None
+    return f'the output of {found[0]}' if found else None
 
 
 def _is_finite(value):

@@ -6,7 +6,7 @@ import time
 from mindspore.train.callback import Callback
 from tqdm import tqdm
 
-from hcma import backend
+from hcma import backend, distributed
 from hcma.errors import InputError
 from hcma.plan.memory import GIB, needs, setting_of, usable
 from hcma.training.clock import shares
@@ -23,7 +23,8 @@ class AsyncModalScheduler(Callback):
     ``plan`` 'fixed' cuts an encoder's share of the batch into ``image_batch_scale`` and ``text_batch_scale``
     micro-batches. 'auto' starts there (where the scales are None, with eighths of the batch), and doubles the rows of
     one encoder after the other as long as that makes it faster and the peak stays below ``memory_budget`` GiB. The
-    peak is that of the device, on CPU that of the process. Every step of the search trains on a batch like any other,
+    peak is that of the device, on CPU that of the process. With many ranks the batch is a rank's part of it, and all
+    ranks take the same sizes. Every step of the search trains on a batch like any other,
     and a size is compiled once. What was tried, why it ended, and where the time went is kept in ``history``.
 
     Works with our trainer and with ``mindspore.train.Model(step).train(..., dataset_sink_mode=False)``. Raises
@@ -68,7 +69,7 @@ class AsyncModalScheduler(Callback):
     def _search(self):
         """Every yield is one training step."""
         self.step.clock.waits = True
-        start = self.peak = backend.peak_memory()
+        start = self.peak = float(distributed.everyone(backend.peak_memory()).max())
         rates = yield from self._rates()
         first = self.peak - start
         for name, tower in self.towers.items():
@@ -99,8 +100,11 @@ class AsyncModalScheduler(Callback):
             spent = self.step.clock.since(before)
             for name in seconds:
                 seconds[name].append(spent[f'{name}s'])
-        self.peak = max(self.peak, backend.peak_memory())
-        rates = {name: tower.rows / statistics.median(seconds[name]) for name, tower in self.towers.items()}
+        # the slowest and the fullest rank count, so that all ranks choose alike
+        *slowest, peak = distributed.everyone(*map(statistics.median, seconds.values()),
+                                              backend.peak_memory()).max(0).tolist()
+        self.peak = max(self.peak, peak)
+        rates = {name: tower.rows / spent for (name, tower), spent in zip(self.towers.items(), slowest)}
         self.history.append({**{name: tower.at_once for name, tower in self.towers.items()},
                              **{f'{name}s_per_s': round(rate, 1) for name, rate in rates.items()},
                              'peak_gib': round(self.peak / GIB, 3)})
@@ -121,14 +125,15 @@ def scheduler_of(recipe):
     train = recipe.train
     if train.plan != 'auto':
         return []
-    for parts in _scales(train.batch_size):
-        micro = {name: getattr(train, f'{name}_micro_batch') or -(-train.batch_size // parts)
+    batch = train.batch_size // distributed.ranks()
+    for parts in _scales(batch):
+        micro = {name: min(batch, getattr(train, f'{name}_micro_batch') or -(-batch // parts))
                  for name in ('image', 'text')}
         setting = setting_of(recipe, device='cpu' if recipe.device == 'CPU' else 'ascend-910b',
-                             **{f'{name}_micro_batch': size for name, size in micro.items()})
+                             devices=distributed.ranks(), **{f'{name}_micro_batch': size for name, size in micro.items()})
         total = needs(recipe, setting)
         if train.memory_budget is None or total.fits(usable(setting, train.memory_budget * GIB)):
-            return [AsyncModalScheduler(*(-(-train.batch_size // size) for size in micro.values()), 'auto',
+            return [AsyncModalScheduler(*(-(-batch // size) for size in micro.values()), 'auto',
                                         train.memory_budget)]
     raise InputError(f'train.memory_budget: {train.memory_budget} GiB is too small even for one sample at a time; '
                      f'about {total.total / GIB:.1f} GiB are needed besides what is kept back, see tools/plan.py')
@@ -148,5 +153,5 @@ def _faster(ratio):
 
 
 def _batch_size(run):
-    """Ours says it; a ``Model`` has the data set."""
-    return run['batch_size'] if 'batch_size' in run else run.train_dataset.get_batch_size()
+    """Of one rank: ours says it for all; a ``Model`` has the data set."""
+    return run['batch_size'] // distributed.ranks() if 'batch_size' in run else run.train_dataset.get_batch_size()

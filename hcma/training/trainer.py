@@ -6,7 +6,7 @@ import mindspore as ms
 from mindspore.train.callback import RunContext
 from mindspore.train.loss_scale_manager import DynamicLossScaleManager
 
-from hcma import backend
+from hcma import backend, distributed
 from hcma.errors import Diverged, InputError
 from hcma.training.alignment import alignment_network
 from hcma.training.callbacks import Checkpoints, ProgressBar, StepLog, StopOnSignal
@@ -27,15 +27,19 @@ def train(recipe, run_dir, resume=False, callbacks=()):
 
     With ``resume`` it goes on from the run's newest checkpoint, to the bit as if it had never stopped. Further
     ``callbacks`` of MindSpore's are driven after the run's own. Raises ``InputError`` where recipe, data or folder do
-    not allow it, and ``Diverged`` where it trains no further.
+    not allow it, and ``Diverged`` where it trains no further. Every rank of a launch calls it with the same arguments;
+    the first one writes.
     """
     # ---- data and tokenizer
     task = task_of(recipe)
     recipe = task.recipe
     backend.set_up(recipe.train.mode, recipe.device)
     compute_types(recipe.precision)  # what the device cannot do is refused before data is read
+    distributed.start()
+    _require_shared(task)
     run_dir = open_run(run_dir, recipe, resume)
     newest = next(reversed(checkpoints(run_dir)), None)
+    distributed.require_same(recipe=recipe, checkpoint=newest and newest.name, data=task.fingerprint)
     task.load(newest)
     batches = task.batches
 
@@ -52,8 +56,9 @@ def train(recipe, run_dir, resume=False, callbacks=()):
             raise InputError(f'{recipe.data.train}: other data than {run_dir} was trained on; resume with the same')
         if 'monitor' in progress:  # a run from before there was one has none
             monitor.restore(progress['monitor'])
-    begin_run(run_dir, recipe, done)
-    _advise(recipe)
+    if distributed.is_first():
+        begin_run(run_dir, recipe, done)
+        _advise(recipe)
 
     # ---- what happens beside the training
     scheduler = scheduler_of(recipe)
@@ -63,7 +68,7 @@ def train(recipe, run_dir, resume=False, callbacks=()):
     first, start = _position(batches, done)
     run.batch_size = batches.size(first)
     _call(callbacks, 'on_train_begin', context)
-    started, computed = time.perf_counter(), time.process_time()
+    started, computed, stopped = time.perf_counter(), time.process_time(), False
 
     # ---- the loop
     for epoch in range(first, recipe.train.epochs):
@@ -76,20 +81,40 @@ def train(recipe, run_dir, resume=False, callbacks=()):
             run.cur_step_num += 1
             run.samples += run.batch_size
             _call(callbacks, 'on_train_step_end', context)
-            if context.get_stop_requested():
+            stopped = _stopped(run, context, recipe.stability.look_every)
+            if stopped:
                 break
-        if context.get_stop_requested():
+        if stopped:
             break
         _call(callbacks, 'on_train_epoch_end', context)
 
     # ---- the end
     _call(callbacks, 'on_train_end', context)
-    _record(run_dir, run, time.perf_counter() - started, time.process_time() - computed, task)
-    for one in scheduler:
-        update_metrics(run_dir, schedule=one.history)
+    computed = float(distributed.everyone(time.process_time() - computed).sum())
+    if distributed.is_first():
+        _record(run_dir, run, time.perf_counter() - started, computed, task)
+        for one in scheduler:
+            update_metrics(run_dir, schedule=one.history)
     if run.failure is not None:
         raise Diverged(run.failure)
     return run.cur_step_num == total
+
+
+def _require_shared(task):
+    """Refuse what cannot be trained by many ranks."""
+    if distributed.ranks() > 1 and task.name != 'alignment':
+        raise InputError(f'{task.name}: is trained by one process only; start it without msrun')
+
+
+def _stopped(run, context, every):
+    """Whether all ranks stop after this step.
+
+    One that was asked to asks the others, but only where the host waits for the device anyway, after multiples of
+    ``every`` steps. A failure all of them see.
+    """
+    if distributed.ranks() == 1 or run.failure is not None:
+        return context.get_stop_requested()
+    return run.cur_step_num % every == 0 and distributed.any_rank(context.get_stop_requested())
 
 
 def _advise(recipe):
@@ -177,4 +202,4 @@ def _record(run_dir, run, seconds, cpu_seconds, task):
                 'images_per_cpu_s': round(run.samples / cpu_seconds, 1), 'steps': run.cur_step_num,
                 'parameters': size, **shares(run.train_network.clock.seconds, seconds),
                 f'truncated_{task.text_name}': task.tokenizer.count_truncated(task.texts), **task.summary()}
-    update_metrics(run_dir, training=training, environment=backend.environment())
+    update_metrics(run_dir, training=training, environment={**backend.environment(), 'ranks': distributed.ranks()})

@@ -27,6 +27,6 @@ def make_columns(recipe, size, negatives, seed=0):
     columns['boxes'] = Tensor(np.concatenate((low, low + 0.1 + rng.random(low.shape)), 2).astype(np.float32))
     first = rng.integers(1, 4, (size, 4))
     columns['spans'] = Tensor(np.stack((first, first + rng.integers(0, 3, first.shape)), 2), int32)
-    wrong = {f'negative_{name}': columns[name][::-1] for name in recipe.text_columns}
+    wrong = {f'negative_{name}': Tensor(columns[name].asnumpy()[::-1].copy()) for name in recipe.text_columns}
     wrong['negative_length'] = lengths * Tensor(np.resize([1, 0, 1, 1, 0, 1], size), int32)
     return tuple({**columns, **wrong}[name] for name in recipe.columns + tuple(wrong) * negatives)

@@ -51,8 +51,8 @@ def trained(recipe, negatives):
 
 
 def difference(found, expected):
-    """The largest difference, relative to the largest number of its kind (but to no less than 0.01), and its name."""
-    return max((float(np.abs(found[name] - expected[name]).max() / max(0.01, np.abs(expected[name]).max())), name)
+    """The largest difference, relative to the largest number of its kind (but to no less than 0.1), and its name."""
+    return max((float(np.abs(found[name] - expected[name]).max() / max(0.1, np.abs(expected[name]).max())), name)
                for name in expected)
 
 
@@ -61,7 +61,7 @@ def main(mode, cases):
     launched = [(case, parse_recipe({**CASES[case][0], 'train': {
         'epochs': 1, 'batch_size': BATCH, 'eps': 1e-3, **CASES[case][0].get('train', {})}}, case)) for case in cases]
     expected = {case: trained(recipe, CASES[case][1]) for case, recipe in launched
-                if os.environ['RANK_ID'] == '0'}
+                if (os.environ['MS_ROLE'], os.environ['RANK_ID']) == ('MS_WORKER', '0')}  # the scheduler has RANK_ID 0
     distributed.start()
     wrong = []
     for case, recipe in launched:

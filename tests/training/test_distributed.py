@@ -1,0 +1,131 @@
+"""Ranks are one process: losses, weights, data, runs that are resumed on others; and what happens where one dies."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from safetensors.numpy import load_file
+
+from hcma import distributed
+from hcma.data.pipeline import TrainingBatches
+from hcma.errors import InputError
+from hcma.job import free_port, require_free, require_rank_table
+from hcma.recipe_io import dump_recipe
+from hcma.training.checkpoint import MODEL, checkpoints
+from hcma.training.trainer import train
+from helpers.packs import make_pack
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, 'GLOG_v': '3', 'OMP_WAIT_POLICY': 'PASSIVE', 'OMP_NUM_THREADS': '1',
+               'PATH': os.pathsep.join([os.path.dirname(sys.executable), os.environ['PATH']]),
+               'PYTHONPATH': os.pathsep.join([str(ROOT), str(ROOT / 'tests')])}
+SHALLOW = {'image': {'stem': 'patchify', 'patch_size': 8, 'depth': 0}, 'text': {'depth': 0}, 'fusion': {'heads': 2}}
+
+
+@pytest.mark.parametrize('mode, cases', [pytest.param('graph', ['staged'], marks=pytest.mark.graph),
+                                         ('pynative', ['in pair'])])
+def test_two_ranks_are_one_process(mode, cases, tmp_path):
+    command = [sys.executable, '-m', 'mindspore.parallel.cluster.run', '--worker_num=2', '--local_worker_num=2',
+               f'--master_port={free_port()}', '--join=True', '--log_dir=logs', '--cluster_time_out=100',
+               str(ROOT / 'tests' / 'helpers' / 'ranks_job.py'), mode, *cases]
+    done = subprocess.run(['timeout', '-k', '5', '150', *command], cwd=tmp_path, env=ENVIRONMENT, capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.parametrize('ranks, batch', [(1, 7), (2, 4), (3, 6), (4, 4)])
+def test_ranks_share_an_epoch_without_repeats_or_gaps(ranks, batch, make_recipe, tmp_path):
+    data = str(make_pack(tmp_path, count=13))
+    recipe = make_recipe(train={'batch_size': batch}, data={'train': data})
+    made = [TrainingBatches(data, recipe, None, rank, ranks) for rank in range(ranks)]
+    rows = [[] for _ in made]
+    for own, one in zip(rows, made):
+        one._samples = lambda augmentation, order, own=own: own.extend(order) or Nothing()
+        one.epoch(3)
+    seen = np.concatenate(rows)
+    assert len(set(map(len, rows))) == 1 and len(seen) == 13 // batch * batch
+    assert len(set(seen)) == len(seen)
+
+
+class Nothing:
+    """A data set that nobody reads."""
+
+    def batch(self, *sizes, **options):
+        return self
+
+    def create_tuple_iterator(self, **options):
+        return iter(())
+
+
+def launch(recipe, run, *arguments):
+    path = run.with_suffix('.yaml')
+    path.write_text(dump_recipe(recipe), encoding='utf-8')
+    return subprocess.Popen([sys.executable, '-m', 'hcma.launch', str(path), '--out', str(run), *arguments],
+                            env=ENVIRONMENT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def end_of(process, seconds):
+    try:
+        return process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)  # the second time nothing is waited for
+        raise
+
+
+def worker(launcher, rank):
+    """The process of a rank."""
+    for process in psutil.Process(launcher.pid).children(True):
+        environment = process.environ()
+        if (environment.get('MS_ROLE'), environment.get('RANK_ID')) == ('MS_WORKER', str(rank)):
+            return process
+
+
+def test_a_rank_that_dies_ends_the_job_and_another_number_of_ranks_goes_on(make_recipe, tmp_path):
+    data = {'train': str(make_pack(tmp_path / 'data', count=13))}
+    recipe = make_recipe(model=SHALLOW, loss={'levels': ['sentence_global']}, data=data,
+                         train={'mode': 'pynative', 'epochs': 60, 'batch_size': 4, 'checkpoint_every': 10, 'eps': 1e-3})
+    launcher, started = launch(recipe, tmp_path / 'run', '--ranks', '2'), time.monotonic()
+    while not checkpoints(tmp_path / 'run') and time.monotonic() < started + 100 and launcher.poll() is None:
+        time.sleep(0.2)
+    worker(launcher, 1).kill()
+    _, told = end_of(launcher, 60)
+    assert launcher.returncode == 1 and 'rank 1 was ended by signal 9' in told and 'worker_1.log' in told
+    assert 0 < len(list(open(tmp_path / 'run' / 'log.jsonl'))) < 180, 'it was killed too late'
+    assert train(recipe, tmp_path / 'run', resume=True) and train(recipe, tmp_path / 'straight')
+    resumed, straight = (load_file(checkpoints(tmp_path / run)[-1] / MODEL) for run in ('run', 'straight'))
+    for name, expected in straight.items():
+        np.testing.assert_allclose(resumed[name], expected, rtol=1e-4, atol=1e-5)
+    losses = [[json.loads(line)['loss'] for line in open(tmp_path / run / 'log.jsonl')] for run in ('run', 'straight')]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+
+
+def test_what_cannot_start_ends_in_a_sentence(make_recipe, tmp_path):
+    recipe = make_recipe(train={'batch_size': 4}, data={'train': str(tmp_path / 'none')})
+    launcher = launch(recipe, tmp_path / 'run', '--ranks', '3')
+    _, told = end_of(launcher, 60)
+    assert launcher.returncode == 2
+    assert told == 'error: train.batch_size: 4 cannot be shared by 3 ranks; take a multiple\n'
+    port = free_port()
+    with pytest.raises(InputError, match='--port 99999'):
+        require_free(99999)
+    require_free(port)
+    table = tmp_path / 'table.json'
+    table.write_text('{"server_list": [{"device": [{}, {}]}]}')
+    require_rank_table(str(table), 2)
+    with pytest.raises(InputError, match='lists 2 devices, but --ranks is 8'):
+        require_rank_table(str(table), 8)
+    table.write_text('[]')
+    with pytest.raises(InputError, match='is no rank table'):
+        require_rank_table(str(table), 8)
+
+
+def test_one_rank_agrees_with_itself():
+    assert distributed.everyone(3, 0.5).tolist() == [[3.0, 0.5]] and not distributed.any_rank(False)
+    distributed.require_same(recipe='one')
