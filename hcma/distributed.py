@@ -1,8 +1,8 @@
 """Many devices: which rank this is, how many there are, and what they tell each other.
 
 ``start()`` joins the ranks that ``msrun`` started. Without it there is one rank, and nothing here does anything. Every
-rank computes its share of the loss, and the shares add up to the loss of the whole batch, so gradients are summed, never
-averaged.
+rank computes its share of the loss, and the shares add up to the loss of the whole batch, so gradients are summed and
+never averaged.
 """
 import os
 import zlib
@@ -68,8 +68,8 @@ def require_same(**values):
         known = everyone(zlib.crc32(repr(value).encode()) & 0xffffff)[:, 0]  # 24 bits are exact in float32
         if (known != known[0]).any():
             other = int(np.flatnonzero(known != known[0])[0])
-            raise InputError(f'rank {other} has another {name} than rank 0 ({value!r} on rank {rank()}); all ranks must '
-                             'get the same arguments, and see the same files')
+            raise InputError(f'rank {other} has another {name} than rank 0 ({value!r} on rank {rank()}); give all '
+                             'ranks the same arguments, and let them see the same files')
 
 
 class Ranks(nn.Cell):

@@ -1,13 +1,12 @@
 """Train on many devices: ``bash tools/launch.sh --ranks N RECIPE --set data.train=DATA --out RUN [--resume]``.
 
-A thin cover of MindSpore's msrun, which starts tools/train.py once for each rank. It finds a free port, keeps the ranks'
-output in RUN/ranks/worker_*.log, and shows that of the first rank. Ctrl-C stops all ranks after a common step. Where one
-fails the others are ended and its last lines are shown. Over several machines, which must see the same files, start it
-on each, with --local-ranks, --node, --master and --port.
+A thin cover of MindSpore's msrun, which starts tools/train.py once for each rank. It finds a free port, keeps what the
+ranks print in RUN/ranks/worker_*.log, and shows that of the first. Ctrl-C stops all ranks after a common step. Where
+one fails the others are ended and its last lines are shown. Over several machines, which must see the same files, start
+it on each, with --local-ranks, --node, --master and --port.
 """
 import argparse
 import os
-import sys
 from pathlib import Path
 
 from hcma import cli

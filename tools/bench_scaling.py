@@ -1,8 +1,8 @@
-"""How a recipe scales to many Ascend devices, on paper: ``tools/bench_scaling.py RECIPE [--tflops T] [--set KEY=VALUE]``.
+"""How a recipe scales to many Ascend devices, on paper: ``tools/bench_scaling.py RECIPE [--tflops T]``.
 
-Prints, for 8 to 1,024 devices and global batches to 32,768, the bytes that a device exchanges in a step and the share of
-the time in which it computes. Nothing is run and MindSpore is not loaded: the operations are counted, and the speeds are
-those given. The formulae and what the defaults stand on are in docs/distributed.md.
+Prints, for 8 to 1,024 devices and global batches to 32,768, the bytes that a device exchanges in a step and the share
+of the time in which it computes. Nothing is run and MindSpore is not loaded: the operations are counted, and the speeds
+are those given. The formulae and what the defaults stand on are in docs/distributed.md.
 """
 import argparse
 
@@ -41,7 +41,8 @@ def tables(recipe, machine):
              for batch in BATCHES}
     by_name = [volumes(sized[BATCHES[-1]], devices) for devices in DEVICES]
     sent = [['devices', *(name for name, _, _ in by_name[0])]]
-    sent += [[str(devices), *(f'{bytes_ / 1e6:,.1f}' for _, bytes_, _ in row)] for devices, row in zip(DEVICES, by_name)]
+    for devices, row in zip(DEVICES, by_name):
+        sent.append([str(devices), *(f'{bytes_ / 1e6:,.1f}' for _, bytes_, _ in row)])
     shares = [['devices', *(f'batch {batch:,}' for batch in BATCHES)]]
     for devices in DEVICES:
         times = [step_seconds(sized[batch], devices, machine) for batch in BATCHES]

@@ -68,7 +68,8 @@ class Blockwise(nn.Cell):
 
     def size(self, text, image):
         """How many texts are a block; all where they fit."""
-        return block_size(self.floats, text.shape[0], image.shape[0], PER_SCORE + self.score.floats(text.shape, image.shape))
+        numbers = PER_SCORE + self.score.floats(text.shape, image.shape)
+        return block_size(self.floats, text.shape[0], image.shape[0], numbers)
 
     def _valid(self, text, size):
         """1 for each text and 0 for what fills up the last block, (K, C, 1)."""

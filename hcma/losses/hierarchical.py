@@ -21,7 +21,7 @@ class HierarchicalLoss(nn.Cell):
     'softmax', with label ``smoothing``, or 'sigmoid'. Where the model has a ``log_variance`` s, the sum is of
     ``exp(-s_k) * loss_k + s_k`` (Kendall et al., 2018). A level whose scores would take more than ``floats`` numbers is
     computed block by block. With many ranks the inputs are this rank's pairs, T of the B of the batch, and the outputs
-    are its share: those of all ranks add up to the loss of the batch, and their gradients to its gradient. A rank scores
+    its share: those of all ranks add up to the loss of the batch, and their gradients to its gradient. A rank scores
     its texts with all images, whose features are gathered.
     """
 

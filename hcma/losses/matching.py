@@ -124,9 +124,9 @@ class Matching(nn.Cell):
     """Binary cross entropy of ``fusion``: half over matched pairs, half over wrong ones.
 
     ``construct(text, image, draws)`` takes the parts that the fusion reads, of this rank's pairs, and what
-    ``HardNegatives`` drew for these, and gives their share. Wrong pairs are every text with a hard image and every image
-    with a hard text, of any rank; with ``negative``, the parts of wrong texts, present where ``present`` (T,) is 1,
-    these with their images as well.
+    ``HardNegatives`` drew for these, and gives their share. Wrong pairs are every text with a hard image and every
+    image with a hard text, of any rank; with ``negative``, the parts of wrong texts, present where ``present`` (T,) is
+    1, these with their images as well.
     """
 
     def __init__(self, fusion, seed):

@@ -130,7 +130,8 @@ def scheduler_of(recipe):
         micro = {name: min(batch, getattr(train, f'{name}_micro_batch') or -(-batch // parts))
                  for name in ('image', 'text')}
         setting = setting_of(recipe, device='cpu' if recipe.device == 'CPU' else 'ascend-910b',
-                             devices=distributed.ranks(), **{f'{name}_micro_batch': size for name, size in micro.items()})
+                             devices=distributed.ranks(),
+                             **{f'{name}_micro_batch': size for name, size in micro.items()})
         total = needs(recipe, setting)
         if train.memory_budget is None or total.fits(usable(setting, train.memory_budget * GIB)):
             return [AsyncModalScheduler(*(-(-batch // size) for size in micro.values()), 'auto',

@@ -122,7 +122,7 @@ def test_word_contrast_is_its_definition_over_the_words_that_count():
         kept = scores[keep][:, keep]
         for n in range(len(kept)):
             terms.append(np.log(np.exp(kept[n]).sum()) + np.log(np.exp(kept[:, n]).sum()) - 2 * kept[n, n])
-    found = word_contrast(Tensor(matrix, ms.float32), Tensor(mask, ms.float32), Tensor(mask.sum(), ms.float32)).asnumpy()
+    found = word_contrast(*(Tensor(x, ms.float32) for x in (matrix, mask, mask.sum()))).asnumpy()
     assert found == pytest.approx(np.sum(terms) / 2 / mask.sum(), rel=1e-5)
     assert word_contrast(Tensor(matrix, ms.float32), Tensor(mask * 0, ms.float32), Tensor(0.0)).asnumpy() == 0
 
