@@ -34,11 +34,12 @@ def main():
     try:
         finished = train(recipe, arguments.out, arguments.resume)
     except Diverged:
-        if distributed.is_first():
-            write_report(arguments.out)  # its curves mark what went wrong
+        if not distributed.is_first():
+            return 0
+        write_report(arguments.out)  # its curves mark what went wrong
         raise
     if not distributed.is_first():
-        return 0  # the first rank says how the run ended, and nobody stops it while it writes
+        return 0  # the first rank says how the run ended; one that failed would end it while it writes
     print(f'{"trained" if finished else "stopped; --resume goes on"}: {write_report(arguments.out)}')
     return 0 if finished else 130
 

@@ -39,8 +39,9 @@ def train(recipe, run_dir, resume=False, callbacks=()):
     _require_shared(task)
     run_dir = open_run(run_dir, recipe, resume)
     newest = next(reversed(checkpoints(run_dir)), None)
-    distributed.require_same(recipe=recipe, checkpoint=newest and newest.name, data=task.fingerprint)
     task.load(newest)
+    distributed.require_same(recipe=recipe, checkpoint=newest and newest.name, data=task.fingerprint,
+                             tokenizer=task.tokenizer.to_json())
     batches = task.batches
 
     # ---- model and step

@@ -51,8 +51,8 @@ def trained(recipe, negatives):
 
 
 def difference(found, expected):
-    """The largest difference, relative to the largest number of its kind (but to no less than 0.1), and its name."""
-    return max((float(np.abs(found[name] - expected[name]).max() / max(0.1, np.abs(expected[name]).max())), name)
+    """The largest difference, relative to the largest number of its kind (but to no less than 1), and its name."""
+    return max((float(np.abs(found[name] - expected[name]).max() / max(1, np.abs(expected[name]).max())), name)
                for name in expected)
 
 
