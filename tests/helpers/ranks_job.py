@@ -29,7 +29,7 @@ CASES = {
     'dropped': ({'model': FUSION, 'train': {'drop_patches': 0.6}}, False),
     'mixed': ({'model': FUSION, 'precision': {'image': 'fp16', 'text': 'fp16'}}, False),
 }
-TOLERANCE = {'mixed': 3e-3}
+TOLERANCE = {'mixed': 5e-3}  # in 16 bits products of other sizes are rounded otherwise
 
 
 def batches(recipe, negatives):
