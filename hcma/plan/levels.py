@@ -64,7 +64,7 @@ def gathered(recipe):
         elif recipe.loss.score != 'in_pair':
             total += image_rows(model, level) * model.word_embed_width
     if model.fusion is not None:
-        total += (model.image.grid ** 2 + 1) * model.image.width + (model.text.length + 1) * model.text.width
+        total += (model.image.patches + 1) * model.image.width + (model.text.length + 1) * model.text.width
         total += model.text.length  # the mask
     return total
 
