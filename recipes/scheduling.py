@@ -18,13 +18,14 @@ import numpy as np
 import yaml
 
 from hcma import cli
+from hcma.bench.scenes import draw_photographs
 from hcma.data.meta import META
 from hcma.plan.memory import GIB
 from hcma.recipe_io import load_recipe
 
 CONFIG = Path(__file__).parent / 'configs' / 'scheduling.yaml'
 KINDS = ('naive', 'scheduled')
-PICTURES, SIZE = 2048, (640, 480)
+PICTURES = 2048
 SHARES = {'time_step': 'step in one graph', 'time_images': 'images', 'time_texts': 'texts', 'time_loss': 'loss',
           'time_update': 'update', 'time_data': 'waiting for data', 'time_host': 'host'}
 COLOURS = ('#1d4ed8', '#2563eb', '#60a5fa', '#93c5fd', '#1e3a8a', '#f97316', '#94a3b8')
@@ -58,19 +59,11 @@ def main():
 
 def photographs(out):
     """Draw and pack pictures as large, and as costly to decode, as photographs."""
-    from PIL import Image
-
     from hcma.data.pack import pack
-    from hcma.data.scenes import write_scenes
     from hcma.data.sources import read_pairs
     data = out / 'data'
     if not (data / META).exists():
-        write_scenes(out / 'scenes', train=PICTURES, val=0, test=0)
-        for number, path in enumerate(sorted((out / 'scenes' / 'images' / 'train').iterdir())):
-            noise = np.random.default_rng(number).normal(0, 12, (SIZE[1], SIZE[0], 3))
-            large = np.asarray(Image.open(path).resize(SIZE, Image.Resampling.BICUBIC))
-            Image.fromarray(np.clip(large + noise, 0, 255).astype(np.uint8)).save(path, quality=90)
-        pairs, rejects = read_pairs(out / 'scenes' / 'train.jsonl', 'jsonl')
+        pairs, rejects = read_pairs(draw_photographs(out / 'scenes', PICTURES), 'jsonl')
         pack(pairs, data, rejects, 'train.jsonl')
     return data
 
