@@ -53,7 +53,7 @@ def _check_weights(key, weights, terms):
 
 class LossScale(Section):
     """Dynamic loss scale: doubled after ``window`` steps without overflow, halved at each overflow."""
-    initial: float = Field(default=2.0 ** 16, ge=1, le=2.0 ** 100)
+    initial: float = Field(default=2.0 ** 16, ge=1, le=2.0 ** 40)
     factor: int = Field(default=2, ge=2)
     window: int = Field(default=2000, ge=1)
 

@@ -1,5 +1,6 @@
 """The compiled kernels as cells. Each is a twin of something made of MindSpore's operations, with equal results."""
 import mindspore as ms
+import numpy as np
 from mindspore import Tensor, nn, ops
 
 from hcma.kernels.build import library
@@ -49,13 +50,32 @@ class Softmax(nn.Cell):
     def __init__(self):
         super().__init__()
         self.forward = ops.Softmax(-1)
-        self.backward = _kernel('softmax_grad', _first, _first)
+        self.backward = _kernel('softmax_grad', _first, _one_float)
 
     def construct(self, x):
         return self.forward(x)
 
     def bprop(self, x, out, dout):
-        return (self.backward(out, dout),)
+        width = out.shape[-1]
+        return (self.backward(out.reshape(-1, width), dout.reshape(-1, width)).reshape(out.shape),)
+
+
+class Neighbourhoods(nn.Cell):
+    """Twin of ``hcma.models.convolution.Neighbourhoods`` for a stride of 1 or 2, in one float32 pass each way."""
+
+    def __init__(self, pixels, stride):
+        super().__init__()
+        # MindSpore knows the shape of a result by those of the inputs alone, and keeps one rule for all of a name.
+        self.pixels = Tensor(np.zeros(pixels, np.float32))
+        self.places = Tensor(np.zeros([(side - 1) // stride + 1 for side in pixels], np.float32))
+        self.forward = _kernel('neighbourhoods', _windows_shape, _one_float)
+        self.backward = _kernel('neighbourhoods_grad', _pixels_shape, _one_float)
+
+    def construct(self, x):
+        return ops.cast(self.forward(ops.cast(x, ms.float32), self.pixels, self.places), x.dtype)
+
+    def bprop(self, x, out, dout):
+        return (ops.cast(self.backward(ops.cast(dout, ms.float32), self.pixels, self.places), x.dtype),)
 
 
 # Shapes and types of the results. MindSpore looks them up by their source, so they cannot be lambdas.
@@ -76,6 +96,18 @@ def _layer_norm_shapes(x_ND, *_):
 
 def _layer_norm_grad_shapes(x_ND, gain_D, *_):
     return x_ND, gain_D, gain_D
+
+
+def _windows_shape(x_BPC, pixels, places):
+    return [x_BPC[0], places[0] * places[1], 9 * x_BPC[2]]
+
+
+def _pixels_shape(dy_BPC, pixels, places):
+    return [dy_BPC[0], pixels[0] * pixels[1], dy_BPC[2] // 9]
+
+
+def _one_float(*_):
+    return ms.float32
 
 
 def _three_floats(*_):

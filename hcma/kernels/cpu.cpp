@@ -16,7 +16,6 @@ typedef float Floats __attribute__((vector_size(4 * kLanes)));
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
 
 float *floats(void **params, int number) { return static_cast<float *>(params[number]); }
-
 int32_t *integers(void **params, int number) { return static_cast<int32_t *>(params[number]); }
 
 // Where x beats best; a NaN always does, and stays.
@@ -24,32 +23,19 @@ Ints beats(Floats x, Floats best) { return (x > best) | (x != x); }
 
 // (count, width) rows into blocks of 16 rows, transposed, so that one load holds one column of 16 rows.
 void pack(const float *rows, int64_t count, int64_t width, Floats *packed) {
-  for (int64_t block = 0; block * kLanes < count; ++block) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const int64_t row = block * kLanes + lane;
-      for (int64_t k = 0; k < width; ++k) packed[block * width + k][lane] = row < count ? rows[row * width + k] : 0;
-    }
+  for (int64_t row = 0; row < (count + kLanes - 1) / kLanes * kLanes; ++row) {
+    Floats *block = packed + row / kLanes * width;
+    for (int64_t k = 0; k < width; ++k) block[k][row % kLanes] = row < count ? rows[row * width + k] : 0;
   }
 }
 
-// The products of `Rows` rows with a packed block.
-template <int64_t Rows>
+// The products of kRowsAtOnce rows with a packed block.
 void multiply(const float *rows, const Floats *packed, int64_t width, Floats *product) {
-  Floats sum[Rows] = {};
+  Floats sum[kRowsAtOnce] = {};
   for (int64_t k = 0; k < width; ++k) {
-    for (int64_t row = 0; row < Rows; ++row) sum[row] += rows[row * width + k] * packed[k];
+    for (int64_t row = 0; row < kRowsAtOnce; ++row) sum[row] += rows[row * width + k] * packed[k];
   }
-  for (int64_t row = 0; row < Rows; ++row) product[row] = sum[row];
-}
-
-// As many rows as are there, at most `Most`; returns how many.
-template <int64_t Most>
-int64_t multiply_some(const float *rows, int64_t count, const Floats *packed, int64_t width, Floats *product) {
-  if constexpr (Most > 1) {
-    if (count < Most) return multiply_some<Most - 1>(rows, count, packed, width, product);
-  }
-  multiply<Most>(rows, packed, width, product);
-  return Most;
+  for (int64_t row = 0; row < kRowsAtOnce; ++row) product[row] = sum[row];
 }
 
 // The best of the 16 lanes, the first among equals, by halving their number four times.
@@ -58,14 +44,35 @@ void best_lane(Floats value, Ints at, Ints lane, float *best, int32_t *best_at) 
     const Floats other = __builtin_shuffle(value, lane ^ step);
     const Ints other_at = __builtin_shuffle(at, lane ^ step);
     const Ints better = (value == value) & (beats(other, value) | ((other == value) & (other_at < at)));
-    value = better ? other : value;
-    at = better ? other_at : at;
+    value = better ? other : value, at = better ? other_at : at;
   }
   *best = value[0], *best_at = at[0];
 }
 
 void add(float *sum, float factor, const float *row, int64_t width) {
   for (int64_t k = 0; k < width; ++k) sum[k] += factor * row[k];
+}
+
+// Pictures (B, N, C) and the 3 x 3 windows of a padded convolution over them (B, M, 9 C): the shape of one of them, height
+// and width of a picture, how many windows there are down and across, and the shape of the other, `result`, which is set
+// to zero. visit(place in the pictures, place in the windows, floats) is called for each row of a window, without padding.
+template <typename Visit>
+int visit_windows(int64_t **shapes, int64_t channels, float *result, Visit visit) {
+  const int64_t height = shapes[1][0], width = shapes[1][1], down = shapes[2][0], across = shapes[2][1];
+  const int64_t stride = down == height && across == width ? 1 : 2, size = shapes[3][1] * shapes[3][2];
+#pragma omp parallel for if (shapes[0][0] * down * across * 9 * channels > kParallelFrom)
+  for (int64_t b = 0; b < shapes[0][0]; ++b) {
+    std::fill(result + b * size, result + (b + 1) * size, 0.0f);
+    for (int64_t window = 0; window < down * across; ++window) {
+      const int64_t left = window % across * stride - 1, top = window / across * stride - 1;
+      const int64_t first = std::max<int64_t>(left, 0), count = std::min(left + 3, width) - first;
+      for (int64_t y = std::max<int64_t>(top, 0); y < std::min(top + 3, height); ++y) {
+        const int64_t place = ((b * down * across + window) * 3 + y - top) * 3 + first - left;
+        visit(((b * height + y) * width + first) * channels, place * channels, count * channels);
+      }
+    }
+  }
+  return 0;
 }
 
 }  // namespace
@@ -82,44 +89,40 @@ int best_matches(ARGUMENTS) {
   int32_t *patch_at = integers(params, 3), *word_at = integers(params, 5);
   const int64_t texts = shapes[0][0], words = shapes[0][1], width = shapes[0][2];
   const int64_t images = shapes[1][0], patches = shapes[1][1], blocks = (patches + kLanes - 1) / kLanes;
-  const Floats nothing = Floats{} - INFINITY;
   const Ints lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
   std::vector<Floats> packed(images * blocks * width);
 #pragma omp parallel for if (images * patches * width > kParallelFrom)
   for (int64_t i = 0; i < images; ++i) pack(patch + i * patches * width, patches, width, &packed[i * blocks * width]);
 
-#pragma omp parallel if (texts * words * images * patches > kParallelFrom)
-  {
-    std::vector<Floats> product(words), best(words);
-    std::vector<Ints> best_at(words);
-#pragma omp for
-    for (int64_t t = 0; t < texts; ++t) {
-      for (int64_t i = 0; i < images; ++i) {
-        for (int64_t l = 0; l < words; ++l) best[l] = nothing, best_at[l] = Ints{};
-        for (int64_t b = 0; b < blocks; ++b) {
-          const Floats *columns = &packed[(i * blocks + b) * width];
-          for (int64_t l = 0; l < words;)
-            l += multiply_some<kRowsAtOnce>(word + (t * words + l) * width, words - l, columns, width, &product[l]);
-          const Ints position = lane + static_cast<int32_t>(b * kLanes), inside = position < static_cast<int32_t>(patches);
-          Floats top = product[0];
-          Ints top_at{};
-          for (int64_t l = 0; l < words; ++l) {
-            const Ints better = beats(product[l], best[l]) & inside, higher = beats(product[l], top);
-            best[l] = better ? product[l] : best[l];
-            best_at[l] = better ? position : best_at[l];
-            top = higher ? product[l] : top;
-            top_at = higher ? Ints{} + static_cast<int32_t>(l) : top_at;
-          }
-          const int64_t first = (t * images + i) * patches + b * kLanes;
-          for (int64_t p = 0; p < kLanes && b * kLanes + p < patches; ++p) {
-            word_best[first + p] = top[p], word_at[first + p] = top_at[p];
-          }
-        }
+  const int64_t padded = (words + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
+#pragma omp parallel for if (texts * words * images * patches > kParallelFrom)
+  for (int64_t t = 0; t < texts; ++t) {
+    std::vector<float> text(padded * width);
+    std::copy(word + t * words * width, word + (t + 1) * words * width, text.begin());
+    std::vector<Floats> product(padded);
+    for (int64_t i = 0; i < images; ++i) {
+      std::vector<Floats> best(words, Floats{} - INFINITY);
+      std::vector<Ints> best_at(words);
+      for (int64_t b = 0; b < blocks; ++b) {
+        const Floats *columns = &packed[(i * blocks + b) * width];
+        for (int64_t l = 0; l < words; l += kRowsAtOnce) multiply(&text[l * width], columns, width, &product[l]);
+        const Ints position = lane + static_cast<int32_t>(b * kLanes);
+        const Ints inside = position < static_cast<int32_t>(patches);
+        Floats top = product[0];
+        Ints top_at{};
         for (int64_t l = 0; l < words; ++l) {
-          const int64_t at = (t * words + l) * images + i;
-          best_lane(best[l], best_at[l], lane, patch_best + at, patch_at + at);
+          const Ints better = beats(product[l], best[l]) & inside, higher = beats(product[l], top);
+          best[l] = better ? product[l] : best[l], best_at[l] = better ? position : best_at[l];
+          top = higher ? product[l] : top, top_at = higher ? Ints{} + static_cast<int32_t>(l) : top_at;
         }
+        const int64_t first = (t * images + i) * patches + b * kLanes;
+        for (int64_t p = 0; p < std::min(kLanes, patches - b * kLanes); ++p)
+          word_best[first + p] = top[p], word_at[first + p] = top_at[p];
+      }
+      for (int64_t l = 0; l < words; ++l) {
+        const int64_t at = (t * words + l) * images + i;
+        best_lane(best[l], best_at[l], lane, patch_best + at, patch_at + at);
       }
     }
   }
@@ -136,35 +139,24 @@ int best_matches_grad(ARGUMENTS) {
   const int64_t texts = shapes[0][0], words = shapes[0][1], width = shapes[0][2];
   const int64_t images = shapes[1][0], patches = shapes[1][1];
 
-  auto gradients_of = [&](int64_t t, int64_t i, float *dwords, float *dpatches) {
-    const float *text = word + t * words * width, *image = patch + i * patches * width;
-    for (int64_t l = 0; l < words; ++l) {
-      const int64_t at = (t * words + l) * images + i, p = patch_at[at];
-      if (from_patch[at] == 0) continue;  // what is no word
-      if (dwords) add(dwords + l * width, from_patch[at], image + p * width, width);
-      if (dpatches) add(dpatches + p * width, from_patch[at], text + l * width, width);
-    }
-    for (int64_t p = 0; p < patches; ++p) {
-      const int64_t at = (t * images + i) * patches + p, l = word_at[at];
-      if (dwords) add(dwords + l * width, from_word[at], image + p * width, width);
-      if (dpatches) add(dpatches + p * width, from_word[at], text + l * width, width);
-    }
-  };
-
-  // Once by text and once by image: no two threads write to the same place.
-#pragma omp parallel if (texts * words * images * patches > kParallelFrom)
-  {
-#pragma omp for
-    for (int64_t t = 0; t < texts; ++t) {
-      float *dwords = dword + t * words * width;
-      std::fill(dwords, dwords + words * width, 0.0f);
-      for (int64_t i = 0; i < images; ++i) gradients_of(t, i, dwords, nullptr);
-    }
-#pragma omp for
-    for (int64_t i = 0; i < images; ++i) {
-      float *dpatches = dpatch + i * patches * width;
-      std::fill(dpatches, dpatches + patches * width, 0.0f);
-      for (int64_t t = 0; t < texts; ++t) gradients_of(t, i, nullptr, dpatches);
+  std::fill(dword, dword + texts * words * width, 0.0f);
+  std::fill(dpatch, dpatch + images * patches * width, 0.0f);
+  for (const bool by_text : {true, false}) {  // and by image: no two threads write to the same place
+#pragma omp parallel for if (texts * words * images * patches > kParallelFrom)
+    for (int64_t outer = 0; outer < (by_text ? texts : images); ++outer) {
+      for (int64_t inner = 0; inner < (by_text ? images : texts); ++inner) {
+        const int64_t t = by_text ? outer : inner, i = by_text ? inner : outer;
+        auto pull = [&](int64_t l, int64_t p, float slope) {
+          const int64_t text = (t * words + l) * width, image = (i * patches + p) * width;
+          by_text ? add(dword + text, slope, patch + image, width) : add(dpatch + image, slope, word + text, width);
+        };
+        for (int64_t l = 0; l < words; ++l) {
+          const int64_t at = (t * words + l) * images + i;
+          if (from_patch[at] != 0) pull(l, patch_at[at], from_patch[at]);  // else it is no word
+        }
+        const int64_t at = (t * images + i) * patches;
+        for (int64_t p = 0; p < patches; ++p) pull(word_at[at + p], p, from_word[at + p]);
+      }
     }
   }
   return 0;
@@ -186,8 +178,7 @@ int layer_norm(ARGUMENTS) {
     for (int64_t k = 0; k < width; ++k) squares += (row[k] - mean) * (row[k] - mean);
     const float inverse = 1 / std::sqrt(squares / width + eps);
     for (int64_t k = 0; k < width; ++k) y[n * width + k] = (row[k] - mean) * inverse * gain[k] + shift[k];
-    means[n] = mean;
-    inverses[n] = inverse;
+    means[n] = mean, inverses[n] = inverse;
   }
   return 0;
 }
@@ -218,23 +209,17 @@ int layer_norm_grad(ARGUMENTS) {
       }
     }
   }
-  for (int64_t k = 0; k < width; ++k) {
-    dgain[k] = dshift[k] = 0;
-    for (int64_t part = 0; part < parts; ++part) {
-      dgain[k] += sums[2 * part * width + k];
-      dshift[k] += sums[(2 * part + 1) * width + k];
-    }
-  }
+  std::fill_n(dgain, width, 0.0f), std::fill_n(dshift, width, 0.0f);
+  for (int64_t part = 0; part < parts; ++part)
+    add(dgain, 1, &sums[2 * part * width], width), add(dshift, 1, &sums[(2 * part + 1) * width], width);
   return 0;
 }
 
-// y (..., D), the softmax of its last axis, and dy -> the gradient of what went into the softmax.
+// y (N, D), the softmax of its rows, and dy -> the gradient of what went into the softmax.
 int softmax_grad(ARGUMENTS) {
   const float *y = floats(params, 0), *dy = floats(params, 1);
   float *dx = floats(params, 2);
-  const int64_t width = shapes[0][ranks[0] - 1];
-  int64_t rows = 1;
-  for (int axis = 0; axis + 1 < ranks[0]; ++axis) rows *= shapes[0][axis];
+  const int64_t rows = shapes[0][0], width = shapes[0][1];
 #pragma omp parallel for if (rows * width > kParallelFrom)
   for (int64_t n = 0; n < rows; ++n) {
     const float *row = y + n * width, *d = dy + n * width;
@@ -244,6 +229,20 @@ int softmax_grad(ARGUMENTS) {
     for (int64_t k = 0; k < width; ++k) dx[n * width + k] = row[k] * (d[k] - along);
   }
   return 0;
+}
+
+// x (B, N, C), anything (height, width), anything (windows down, across) -> the windows over x (B, M, 9 C).
+int neighbourhoods(ARGUMENTS) {
+  float *x = floats(params, 0), *y = floats(params, 3);
+  auto copy = [=](int64_t from, int64_t to, int64_t n) { std::copy_n(x + from, n, y + to); };
+  return visit_windows(shapes, shapes[0][2], y, copy);
+}
+
+// The gradient of the windows (B, M, 9 C) and the same two -> the gradient of x.
+int neighbourhoods_grad(ARGUMENTS) {
+  float *dy = floats(params, 0), *dx = floats(params, 3);
+  auto pull = [=](int64_t to, int64_t from, int64_t n) { add(dx + to, 1, dy + from, n); };
+  return visit_windows(shapes, shapes[0][2] / 9, dx, pull);
 }
 
 }  // extern "C"

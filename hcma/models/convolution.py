@@ -10,6 +10,7 @@ import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
 from hcma import backend
+from hcma.kernels import cells as compiled
 
 KERNEL = 3
 
@@ -75,7 +76,8 @@ class Convolution(nn.Cell):
         if self.native:
             self.convolve = ops.Conv2D(outputs, KERNEL, pad_mode='pad', pad=1, stride=stride)
         else:
-            self.neighbourhoods = Neighbourhoods(pixels, stride)
+            kind = compiled.Neighbourhoods if backend.compiles_kernels() else Neighbourhoods
+            self.neighbourhoods = kind(pixels, stride)
 
     def construct(self, x):
         batch, x = x.shape[0], ops.cast(x, self.compute)

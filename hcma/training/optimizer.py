@@ -13,13 +13,10 @@ _ENCODER = re.compile(r'(.*encoder)\.(?:blocks\.(\d+)|embedding|position|class_e
 
 
 @_adam.register('Function', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor',
-                'Tensor', 'Tensor', 'Tensor')
-def _update_one(adam, lr, keep1, keep2, beta1, beta2, eps, rate, decay, gradient, parameter, moment1, moment2):
-    """Decay the weight, then one fused Adam update of parameter and moments in place; ``rate`` is its share of lr."""
-    lr = lr * rate
-    decayed = ops.assign(parameter, parameter * (1 - lr * decay))
-    return ops.depend(True, adam(parameter, moment1, moment2, keep1, keep2, lr, beta1, beta2, eps,
-                                 ops.depend(gradient, decayed)))
+                'Tensor', 'Tensor')
+def _update_one(adam, lr, beta1, beta2, eps, shrink, rate, decay, gradient, parameter, moment1, moment2):
+    """One fused update of parameter and moments in place; ``rate`` is the parameter's share of lr."""
+    return ops.depend(True, adam(parameter, moment1, moment2, lr * rate, beta1, beta2, eps, decay * shrink, gradient))
 
 
 class WarmupCosine(LearningRateSchedule):
@@ -42,7 +39,7 @@ class AdamW(nn.Cell):
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019) over float32 parameters.
 
     MindSpore's ``nn.AdamWeightDecay`` has no bias correction and ``experimental.optim.AdamW`` is slow, so this drives
-    the fused ``Adam`` operation; its epsilon is scaled so that it acts after the bias correction, as in the paper.
+    the former's fused operation with a rate, an epsilon and a decay that make its update the paper's.
     ``lr_factor`` multiplies the schedule's rate; the host may change it between steps. ``rates`` are the parameters'
     shares of the learning rate, 1 where they are left out.
     ``construct(gradients)`` updates everything in place and counts the step, which drives the schedule too.
@@ -63,7 +60,7 @@ class AdamW(nn.Cell):
         self.beta1, self.beta2 = (Tensor(beta, ms.float32) for beta in betas)
         self.log_betas = tuple(float(np.log(max(beta, 1e-30))) for beta in betas)
         self.eps = eps
-        self.adam = ops.Adam()
+        self.adam = ops.AdamWeightDecay()
         self.map = ops.HyperMap()
 
     def learning_rate(self):
@@ -71,12 +68,11 @@ class AdamW(nn.Cell):
         return self.schedule(self.step) * self.lr_factor
 
     def construct(self, gradients):
-        lr = self.learning_rate()
         count = ops.cast(self.step + 1, ms.float32)
-        keep1, keep2 = ops.exp(count * self.log_betas[0]), ops.exp(count * self.log_betas[1])
         # -expm1 keeps the digits of 1 - beta**t that float32 loses at the first steps
-        eps = self.eps * ops.sqrt(-ops.expm1(count * self.log_betas[1]))
-        update = ops.partial(_adam, self.adam, lr, keep1, keep2, self.beta1, self.beta2, eps)
+        grown1, grown2 = -ops.expm1(count * self.log_betas[0]), ops.sqrt(-ops.expm1(count * self.log_betas[1]))
+        lr, shrink = self.learning_rate() * grown2 / grown1, grown1 / grown2
+        update = ops.partial(_adam, self.adam, lr, self.beta1, self.beta2, self.eps * grown2, shrink)
         done = self.map(update, self.rates, self.decays, gradients, self.parameters, self.moment1, self.moment2)
         return ops.depend(ops.assign(self.step, self.step + 1), done)
 

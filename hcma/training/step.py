@@ -5,17 +5,18 @@ from mindspore import Parameter, Tensor, nn, ops
 from hcma.distributed import Ranks
 from hcma.training.clock import Clock
 
-# Its inverse is still a normal number. Without an end, doubling reaches infinity, which no halving leaves again.
-MAX_LOSS_SCALE = 2.0 ** 126
+# The squares of scaled gradients up to ten million are still finite. No type of 16 bits can use as much.
+MAX_LOSS_SCALE = 2.0 ** 40
 
 _square_sum = ops.MultitypeFuncGraph('square_sum')
 _multiply = ops.MultitypeFuncGraph('multiply')
 
 
-@_square_sum.register('Tensor')
-def _square_sum_one(gradient):
-    gradient = ops.cast(gradient, ms.float32)
-    return (gradient * gradient).sum()
+@_square_sum.register('Function', 'Tensor')
+def _square_sum_one(product, gradient):
+    """A product of one row with itself, which holds nothing besides."""
+    row = ops.cast(gradient, ms.float32).reshape(1, -1)
+    return product(row, row).reshape(())
 
 
 @_multiply.register('Tensor', 'Tensor')
@@ -44,7 +45,7 @@ class HCMATrainStep(nn.TrainOneStepCell):
         self.loss_scale = Parameter(Tensor(loss_scale_manager.get_loss_scale(), ms.float32), name='loss_scale',
                                     requires_grad=False)
         self.update_loss_scale = loss_scale_manager.get_update_cell()
-        self.map = ops.HyperMap()
+        self.map, self.square = ops.HyperMap(), ops.MatMul(transpose_b=True)
         self.value_and_grad = ops.value_and_grad(self._scaled_loss, None, self.weights, has_aux=True)
         self.clock = Clock()
 
@@ -77,11 +78,11 @@ class HCMATrainStep(nn.TrainOneStepCell):
         lr = self.optimizer.learning_rate()
         scale = self.loss_scale + 0.0  # a copy: the parameter itself changes below
         gradients = self.grad_reducer(gradients)
-        norm = ops.sqrt(ops.addn(self.map(_square_sum, self._times(1 / scale, gradients))))
+        norm = ops.sqrt(ops.addn(self.map(ops.partial(_square_sum, self.square), gradients))) / scale
         finite = ops.isfinite(norm)
         if finite:
             factor = ops.minimum(self.clip_norm / (norm + 1e-6), Tensor(1.0, ms.float32)) / scale
-            self.optimizer(self._times(factor, gradients))
+            self.optimizer(self.map(ops.partial(_multiply, factor), gradients))
             if self.has_temperatures:
                 self.network.model.clamp_scales()
         overflow = ops.logical_not(finite)
@@ -101,6 +102,3 @@ class HCMATrainStep(nn.TrainOneStepCell):
     def _scaled_loss(self, *inputs):
         loss, parts = self.network(*inputs)
         return loss * self.loss_scale, loss, parts
-
-    def _times(self, factor, gradients):
-        return self.map(ops.partial(_multiply, factor), gradients)

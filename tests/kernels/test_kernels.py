@@ -9,7 +9,7 @@ import pytest
 from mindspore import Tensor, nn, ops
 
 from hcma.kernels import build, cells
-from hcma.models import scores
+from hcma.models import convolution, scores
 
 pytestmark = pytest.mark.skipif(build.library() is None, reason='no C++ compiler')
 
@@ -85,21 +85,35 @@ def test_softmax_gradient_is_its_twin(shape):
     assert_equal_cells(cells.Softmax(), ops.Softmax(-1), (0,), tensors(shape))
 
 
+@pytest.mark.parametrize('pixels, channels, stride', [((1, 1), 2, 1), ((1, 1), 1, 2), ((2, 5), 3, 2), ((5, 3), 3, 1),
+                                                      ((1, 4), 2, 2), ((24, 24), 16, 2)])
+def test_neighbourhoods_are_their_twin(pixels, channels, stride):
+    one, other = cells.Neighbourhoods(pixels, stride), convolution.Neighbourhoods(pixels, stride)
+    x = tensors((3, pixels[0] * pixels[1], channels))
+    np.testing.assert_array_equal(one(*x).asnumpy(), other(*x).asnumpy())
+    assert_equal_cells(one, other, (0,), x)
+    short = ops.cast(x[0], ms.float16)
+    assert one(short).dtype == ms.float16
+    np.testing.assert_array_equal(one(short).asnumpy(), other(short).asnumpy())
+
+
 class Everything(nn.Cell):
     """All kernels in one graph."""
 
     def __init__(self):
         super().__init__()
         self.norm, self.softmax, self.best_matches = cells.LayerNorm(1e-5), cells.Softmax(), cells.BestMatches()
+        self.neighbourhoods = cells.Neighbourhoods((3, 3), 2)
 
     def construct(self, word, patch, gamma, beta):
+        patch = self.neighbourhoods(patch)[:, :, :word.shape[2]]
         best, _, other, _ = self.best_matches(self.norm(word, gamma, beta)[0], self.softmax(patch))
         return best, other
 
 
 @pytest.mark.graph
 def test_graph_is_pynative():
-    inputs = tensors((4, 5, 6), (3, 7, 6), (6,), (6,))
+    inputs = tensors((4, 5, 6), (3, 9, 6), (6,), (6,))
     found = gradients(Everything(), (0, 1), inputs)
     ms.set_context(mode=ms.PYNATIVE_MODE)
     for one, other in zip(found, gradients(Everything(), (0, 1), inputs)):

@@ -72,7 +72,7 @@ def moments(step):
 # ---- overflow and the loss scale
 
 @pytest.mark.parametrize('scale, gradient', [(2.0 ** 10, np.inf), (2.0 ** 10, np.nan), (2.0 ** 10, 3e38),
-                                             (2.0 ** 126, 8.0)])
+                                             (2.0 ** 40, 1e8)])
 def test_overflow_leaves_everything_and_halves_the_scale(scale, gradient):
     step = planned(scale)
     take(step, 1e-3, 1e-3)
@@ -105,9 +105,9 @@ def test_scale_never_falls_below_one():
 
 @pytest.mark.parametrize('gradient', [1e-3, 8.0])
 def test_scale_that_doubles_at_every_step_never_becomes_infinite(gradient):
-    step = planned(scale=2.0 ** 122, window=1)
+    step = planned(scale=2.0 ** 38, window=1)
     rows = [take(step, gradient) for _ in range(9)]
-    assert max(row['loss_scale'] for row in rows) <= 2.0 ** 126
+    assert max(row['loss_scale'] for row in rows) <= 2.0 ** 40
     assert any(row['overflow'] == 0 for row in rows[-2:])
     for row in rows:
         assert row['overflow'] or row['grad_norm'] == pytest.approx(gradient * math.sqrt(6), rel=1e-5)
