@@ -2,7 +2,7 @@
 
 The step in one graph and, with ``--images`` or ``--texts`` of micro-batches, the staged one take turns on one random
 batch. Shows the median time, the model's floating-point operations per second, what share that is of the rate at which
-this machine multiplies large matrices, and where the time goes.
+this machine multiplies large matrices, and where the time goes; with ``--profile`` by operation, too.
 """
 import argparse
 import statistics
@@ -24,6 +24,7 @@ def main():
     parser.add_argument('--images', type=cli.positive, metavar='N', help='pictures the staged step encodes at once')
     parser.add_argument('--texts', type=cli.positive, metavar='N', help='texts the staged step encodes at once')
     parser.add_argument('--rounds', type=cli.positive, default=15, metavar='N', help='default: %(default)s')
+    parser.add_argument('--profile', action='store_true', help='list what each kind of operation takes')
     arguments = parser.parse_args()
 
     from hcma import backend
@@ -50,6 +51,17 @@ def main():
         rows.append([name, f'{1e3 * seconds:.1f}', f'{recipe.train.batch_size / seconds:.0f}', f'{speed / 1e9:.1f}',
                      f'{speed / rate:.0%}', parts])
     print(align(rows))
+    if arguments.profile:
+        print(align(profiled(steps['one graph'][1])))
+
+
+def profiled(take, steps=3):
+    """The rows of a table of operations."""
+    from hcma.bench.profile import by_operation
+    found = by_operation(take, steps)
+    total = sum(spent for _, _, spent in found)
+    return [['operation', 'calls', 'ms', 'of all operations'],
+            *([name, f'{calls:.0f}', f'{spent:.2f}', f'{spent / total:.1%}'] for name, calls, spent in found)]
 
 
 def staged(arguments, recipe):

@@ -22,6 +22,7 @@ from hcma.data.twins import twin_groups, twin_order
 from hcma.errors import InputError
 
 _RECORD = ['image', 'captions', 'row', 'group']
+AT_ONCE = 1 << 20  # rows that MindSpore is told at once: it holds a list of them, some 60 bytes each
 CACHED_CAPTIONS = 1 << 18  # some 100 MB at most: the captions of most collections for a CPU
 
 
@@ -66,12 +67,12 @@ class TrainingBatches:
 
     def epoch(self, number, start=0):
         """Iterate over the batches of epoch ``number`` from step ``start`` on, each a list of Tensors, one a column."""
-        order = self.order(number).reshape(self.steps(number), self.ranks, -1)[start:, self.rank].reshape(-1)
-        if not len(order):
-            return iter(())
-        data = self._samples(self.recipe.augmentation(number), order)
-        batches = data.batch(self.size(number) // self.ranks, drop_remainder=True)
-        return batches.create_tuple_iterator(num_epochs=1)
+        order = self.order(number).reshape(self.steps(number), self.ranks, -1)[start:, self.rank]
+        steps = max(1, AT_ONCE // order.shape[1])
+        for first in range(0, len(order), steps):
+            data = self._samples(self.recipe.augmentation(number), order[first:first + steps].reshape(-1))
+            batches = data.batch(order.shape[1], drop_remainder=True)
+            yield from batches.create_tuple_iterator(num_epochs=1)
 
     def samples(self, augmentation, rows):
         """Iterate over the samples of ``rows``, in order, as that augmentation draws them, each a list of arrays."""

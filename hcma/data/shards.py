@@ -4,6 +4,7 @@ import os
 import shutil
 
 import mindspore.dataset as ds
+import numpy as np
 from mindspore.mindrecord import FileReader, FileWriter
 
 SCHEMA = {
@@ -97,10 +98,10 @@ def read_rows(paths, rows, count):
 
 
 def row_places(rows, shards, count):
-    """Where MindDataset, which reads shard after shard, finds ``rows`` of a pack of ``count`` rows."""
-    sizes = [len(range(shard, count, shards)) for shard in range(shards)]
-    starts = [sum(sizes[:shard]) for shard in range(shards)]
-    return [starts[row % shards] + int(row) // shards for row in rows]
+    """Where MindDataset, which reads shard after shard, finds ``rows`` of a pack of ``count`` rows: a list."""
+    rows, sizes = np.asarray(rows, np.int64), [len(range(shard, count, shards)) for shard in range(shards)]
+    starts = np.cumsum([0, *sizes[:-1]])
+    return (starts[rows % shards] + rows // shards).tolist()
 
 
 def _open(path):

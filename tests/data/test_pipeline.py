@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from hcma.data import pipeline
 from hcma.data.meta import require_training_data
 from hcma.data.pack import read_captions, read_records
 from hcma.data.pipeline import TrainingBatches, usable_workers
@@ -67,6 +68,12 @@ def test_every_batch_has_the_same_shapes_and_types(first, batches):
         assert [(part.shape, part.dtype) for part in batch] == [
             ((BATCH, 16, 16, 3), np.uint8), ((BATCH, 8), np.int32), ((BATCH,), np.int32), ((BATCH, 2), np.int64)]
     assert len(first) == batches().steps(0) == STEPS
+
+
+def test_rows_that_mindspore_is_told_in_parts_are_the_same_batches(first, batches, monkeypatch):
+    monkeypatch.setattr(pipeline, 'AT_ONCE', 2 * BATCH + 1)
+    assert equal(read(batches()), first)
+    assert equal(read(batches(), start=1), first[1:])
 
 
 def test_an_epoch_has_each_pair_at_most_once_and_all_where_batches_divide_them(first, batches, pack):
