@@ -84,6 +84,7 @@ class Train(Section):
     eps: float = Field(default=1e-8, gt=0)
     weight_decay: float = Field(default=0.05, ge=0)
     decay_embeddings: bool = False
+    compile_cache: bool = Field(default=False, description='keep the compiled step on disk for the next run')
     layer_decay: float = Field(default=1.0, gt=0, le=1, description='of lr for every block further from the output')
     clip_norm: float = Field(default=1.0, gt=0)
     loss_scale: LossScale = LossScale()
@@ -111,6 +112,12 @@ class Train(Section):
     def _budget_is_for_a_search(self):
         if self.memory_budget is not None and self.plan == 'fixed':
             raise ValueError('memory_budget: is what plan auto may use; add plan: auto, or set the micro-batches')
+        return self
+
+    @model_validator(mode='after')
+    def _only_what_is_planned_is_kept(self):
+        if self.compile_cache and self.plan == 'auto':
+            raise ValueError('compile_cache: what plan auto compiles differs from run to run; take plan: fixed')
         return self
 
     @model_validator(mode='after')

@@ -43,9 +43,10 @@ def table(measured, clock):
              '|---|---|---|---|---|---|']
     for axis, results in measured.items():
         values, last = AXES[axis], results[-1]
-        lines.append(f'| {axis} | {values[0]:,} – {values[-1]:,} | {slope(values, [one[clock] for one in results]):.2f} '
-                     f'| {slope(values, [counted(axis, value) for value in values]):.2f} | {last[clock]:.3f} s | '
-                     f'{last["memory"] / MIB:,.0f} |')
+        powers = [slope(values, costs) for costs in ([one[clock] for one in results],
+                                                     [counted(axis, value) for value in values])]
+        lines.append(f'| {axis} | {values[0]:,} – {values[-1]:,} | {powers[0]:.2f} | {powers[1]:.2f} | '
+                     f'{last[clock]:.3f} s | {last["memory"] / MIB:,.0f} |')
     return '\n'.join(lines)
 
 

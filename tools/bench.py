@@ -30,6 +30,8 @@ def main():
         write_recipe(folder, arguments)
         pairs = arguments.pairs or draw_photographs(folder / 'scenes')
         process.run(folder, 'ours', ('prepare', os.path.abspath(pairs)), arguments.threads)
+        if 'cached' in (arguments.rows or rows.GROUPS):
+            process.run(folder, 'ours', rows.CACHED, arguments.threads)  # compiles what the rounds will find
         rounds = [one_round(folder, wanted, number, arguments) for number in range(arguments.rounds)]
     compared = [(row, rows.compare(row, rounds, arguments.clock)) for row in wanted]
     print(rows.table(compared))

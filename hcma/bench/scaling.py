@@ -29,7 +29,8 @@ def recipe_of(batch=32, depth=2, words=24, patches=64, pixels=64):
 
 def run(axis, value):
     """{'wall', 'cpu', 'memory'} of a fresh process: seconds, and bytes beyond what it began with."""
-    done = subprocess.run([sys.executable, '-m', 'hcma.bench.scaling', axis, str(value)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, '-m', 'hcma.bench.scaling', axis, str(value)], capture_output=True,
+                          text=True)
     if done.returncode:
         raise RuntimeError(f'{axis} {value}: {done.stderr}')
     return json.loads(done.stdout.splitlines()[-1])

@@ -26,10 +26,15 @@ def library():
         return None
 
 
+def cache_folder():
+    """Where what was compiled is kept; raises RuntimeError where there is no home folder."""
+    return Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache') / 'hcma'
+
+
 def _build(compiler):
     # The processor is part of the name: a home folder may be shared between machines that differ.
     made_from = (SOURCE.read_bytes(), compiler, FLAGS, platform.machine(), _processor())
-    folder = Path(os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache') / 'hcma'
+    folder = cache_folder()
     path = folder / f'kernels-{hashlib.sha256(repr(made_from).encode()).hexdigest()[:16]}.so'
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,8 @@ LOG, METRICS, RECIPE = 'log.jsonl', 'metrics.json', 'recipe.yaml'
 # What may differ when a run is resumed: it changes how the run is carried out, not what it computes.
 FREE_ON_RESUME = {('data', 'train'), ('data', 'workers'), ('data', 'prefetch'), ('train', 'checkpoint_every'),
                   ('train', 'keep_checkpoints'), ('evaluate',), ('name',), ('model', 'image', 'recompute'),
-                  ('model', 'text', 'recompute'), ('model', 'weights'), ('stability',), ('distill', 'teacher')}
+                  ('model', 'text', 'recompute'), ('model', 'weights'), ('stability',), ('distill', 'teacher'),
+                  ('train', 'compile_cache')}
 
 
 def open_run(run_dir, recipe, resume):

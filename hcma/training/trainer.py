@@ -12,6 +12,7 @@ from hcma.training.alignment import alignment_network
 from hcma.training.callbacks import Checkpoints, ProgressBar, StepLog, StopOnSignal
 from hcma.training.checkpoint import checkpoints, load_state
 from hcma.training.clock import DATA, shares
+from hcma.training.graph_cache import KeptGraphs
 from hcma.training.monitor import StabilityMonitor
 from hcma.training.optimizer import build_optimizer
 from hcma.training.precision import compute_types, is_mixed, set_precision
@@ -64,7 +65,7 @@ def train(recipe, run_dir, resume=False, callbacks=()):
     # ---- what happens beside the training
     scheduler = scheduler_of(recipe)
     callbacks = [log, ProgressBar(log, done), monitor, Checkpoints(run_dir, task, log, monitor), StopOnSignal(),
-                 *scheduler, *callbacks]
+                 *([KeptGraphs(recipe)] if recipe.train.compile_cache else []), *scheduler, *callbacks]
     run, context = _context(recipe, step, total, done)
     first, start = _position(batches, done)
     run.batch_size = batches.size(first)

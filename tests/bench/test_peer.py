@@ -1,4 +1,4 @@
-"""The comparison with a peer: its ratios, its goals, what it refuses to compare, and that the peer is the same network."""
+"""The comparison with a peer: its ratios and goals, and that the peer is the same network."""
 import pytest
 
 from hcma.bench.peer.rows import GROUPS, STEP, Row, compare, differences, rows_of, table

@@ -85,5 +85,5 @@ def _loss(score, *arrays):
         loss.backward()
         return float(loss)
     value = gradients()
-    time = measure(gradients, least=2)
+    time = measure(gradients, least=2, warm_up=0)
     return {'time': time, 'memory': peak_bytes() - before, 'same': {'loss': value}}
