@@ -33,7 +33,7 @@ def main():
         if 'cached' in (arguments.rows or rows.GROUPS):
             process.run(folder, 'ours', rows.CACHED, arguments.threads)  # compiles what the rounds will find
         rounds = [one_round(folder, wanted, number, arguments) for number in range(arguments.rounds)]
-    compared = [(row, rows.compare(row, rounds, arguments.clock)) for row in wanted]
+    compared = [(row, rows.compare(row, rounds, arguments.clock)) for row in wanted if rows.is_measured(row, rounds)]
     print(rows.table(compared))
     differences = [pair for one in rounds for pair in rows.differences(one)]
     for what, difference in sorted(set(differences)):
@@ -82,9 +82,13 @@ def one_round(folder, wanted, number, arguments):
     jobs = dict.fromkeys(pair for row in wanted for pair in (('ours', row.ours), ('peer', row.peer)))
     results = {}
     for side, job in jobs:
-        print(f'round {number + 1} of {arguments.rounds}: {side}, {" ".join(map(str, job))}', file=sys.stderr)
+        print(f'round {number + 1} of {arguments.rounds}: {side}, {" ".join(map(str, job))}', file=sys.stderr, end=' ')
         name = 'ours' if side == 'ours' else arguments.peer
-        results[side, job] = process.run(folder, name, job, arguments.threads)
+        try:
+            results[side, job] = result = process.run(folder, name, job, arguments.threads)
+            print({key: rows.value(result, key, arguments.clock) for key in result if key != 'same'}, file=sys.stderr)
+        except RuntimeError as error:  # the other rows are still worth having
+            print(f'failed: {error}', file=sys.stderr)
     return results
 
 

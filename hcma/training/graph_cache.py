@@ -21,16 +21,14 @@ class KeptGraphs(Callback):
     """
 
     def __init__(self, recipe):
-        self.recipe, self.scratch = recipe, None
+        self.recipe, self.folder, self.scratch, self.is_done = recipe, None, None, False
 
-    def on_train_begin(self, run_context):
+    def on_train_step_begin(self, run_context):
         run = run_context.original_args()
-        self.begin(run.train_network, run.total_steps, run.batch_size)
+        if not self.is_done:
+            self.begin(run.train_network, run.total_steps, run.batch_size)
 
-    def on_train_step_end(self, run_context):
-        self.end()
-
-    def on_train_end(self, run_context):
+    def on_train_step_end(self, run_context):  # the first of the callbacks: others may compile something of their own
         self.end()
 
     def begin(self, step, total_steps, batch_size):
@@ -38,24 +36,27 @@ class KeptGraphs(Callback):
         try:
             graphs = cache_folder() / 'graphs'
             graphs.mkdir(parents=True, exist_ok=True)
-            self.folder = place = graphs / _digest(step, self.recipe, total_steps, batch_size)
-            if not place.exists():
+            folder = place = graphs / _digest(step, self.recipe, total_steps, batch_size)
+            if not folder.exists():
                 self.scratch = tempfile.TemporaryDirectory(dir=graphs)
                 place = Path(self.scratch.name, 'graphs')
         except (OSError, RuntimeError):  # RuntimeError: there is no home folder
             return
+        self.folder = folder
         ms.set_context(enable_compile_cache=True, compile_cache_path=str(place))
 
     def end(self):
         """What is compiled from now on is not kept."""
-        ms.set_context(enable_compile_cache=False)
-        if self.scratch is None:
+        self.is_done = True
+        if self.folder is None:
             return
-        made = Path(self.scratch.name, 'graphs')
-        if made.exists() and not self.folder.exists():
-            made.rename(self.folder)
-        self.scratch.cleanup()
-        self.scratch = None
+        ms.set_context(enable_compile_cache=False)
+        if self.scratch is not None:
+            made = Path(self.scratch.name, 'graphs')
+            if made.exists() and not self.folder.exists():
+                made.rename(self.folder)
+            self.scratch.cleanup()
+        self.folder = self.scratch = None
 
 
 def _digest(step, recipe, total_steps, batch_size):

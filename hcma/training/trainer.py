@@ -64,8 +64,8 @@ def train(recipe, run_dir, resume=False, callbacks=()):
 
     # ---- what happens beside the training
     scheduler = scheduler_of(recipe)
-    callbacks = [log, ProgressBar(log, done), monitor, Checkpoints(run_dir, task, log, monitor), StopOnSignal(),
-                 *([KeptGraphs(recipe)] if recipe.train.compile_cache else []), *scheduler, *callbacks]
+    callbacks = [*([KeptGraphs(recipe)] if recipe.train.compile_cache else []), log, ProgressBar(log, done), monitor,
+                 Checkpoints(run_dir, task, log, monitor), StopOnSignal(), *scheduler, *callbacks]
     run, context = _context(recipe, step, total, done)
     first, start = _position(batches, done)
     run.batch_size = batches.size(first)

@@ -54,6 +54,11 @@ def value(result, measure, clock):
     return found[clock] if isinstance(found, dict) else found
 
 
+def is_measured(row, rounds):
+    """Whether both jobs of a row ended well in every round."""
+    return all(('ours', row.ours) in one and ('peer', row.peer) in one for one in rounds)
+
+
 def compare(row, rounds, clock):
     """{'ours', 'peer', 'ratio', 'low', 'high'} of a row: medians over rounds, and the spread of the rounds' ratios.
 

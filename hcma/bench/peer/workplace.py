@@ -38,9 +38,14 @@ class Workplace:
         return sorted((self.folder / PHOTOGRAPHS).iterdir())
 
 
+def open_clip_file(name):
+    """The path of a file of open_clip, which is not imported for it."""
+    return Path(importlib.util.find_spec('open_clip').origin).with_name(name)
+
+
 def clip_merges():
-    """The path of CLIP's merges, which open_clip brings along."""
-    return Path(importlib.util.find_spec('open_clip').origin).with_name('bpe_simple_vocab_16e6.txt.gz')
+    """The path of CLIP's merges."""
+    return open_clip_file('bpe_simple_vocab_16e6.txt.gz')
 
 
 def contrast_rows(pairs, width):
