@@ -32,14 +32,14 @@ def write(place, pairs):
 
 def fitted_side(recipe):
     """The longest side of packed pictures of which even the smallest crop is hardly enlarged."""
-    return round(recipe.model.image.size / recipe.data.crop_area[0] ** 0.5)
+    return round(max(recipe.model.image.pixels) / recipe.data.crop_area[0] ** 0.5)
 
 
 def _batch(recipe, pairs):
     """Photographs, and random tokens between CLIP's begin and end, which have the largest ids."""
     size, text, rng = recipe.train.batch_size, recipe.model.text, np.random.default_rng(0)
-    side = recipe.model.image.size
-    pictures = [Image.open(io.BytesIO(pairs[row % len(pairs)].image.read())).convert('RGB').resize((side, side))
+    height, width = recipe.model.image.pixels
+    pictures = [Image.open(io.BytesIO(pairs[row % len(pairs)].image.read())).convert('RGB').resize((width, height))
                 for row in range(size)]
     length = rng.integers(min(6, text.length), min(24, text.length) + 1, size).astype(np.int32)
     ids = rng.integers(1, text.vocab_size - 2, (size, text.length)).astype(np.int32)

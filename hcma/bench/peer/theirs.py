@@ -36,7 +36,7 @@ class Workplace(workplace.Workplace):
 
 
 def _import_torchvision():
-    """The other projects import it; its compiled part, which they do not use here, is refused by a CPU build of torch."""
+    """The other projects import it; its compiled part, which they do not use here, a CPU build of torch refuses."""
     try:
         importlib.import_module('torchvision')
     except RuntimeError:

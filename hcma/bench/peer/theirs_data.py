@@ -16,7 +16,8 @@ class Photographs(torch.utils.data.Dataset):
 
     def __init__(self, paths, recipe):
         self.paths = [paths[number % len(paths)] for number in range(max(PASSED, len(paths)))]
-        self.size, self.area, self.aspect = recipe.model.image.size, recipe.data.crop_area, recipe.data.crop_aspect
+        self.size = recipe.model.image.pixels[::-1]
+        self.area, self.aspect = recipe.data.crop_area, recipe.data.crop_aspect
         self.mean, self.deviation = (torch.tensor(values).view(3, 1, 1)
                                      for values in (recipe.model.image.mean, recipe.model.image.deviation))
 
@@ -25,7 +26,7 @@ class Photographs(torch.utils.data.Dataset):
 
     def __getitem__(self, number):
         image = Image.open(self.paths[number]).convert('RGB')
-        cut = image.crop(self._box(*image.size)).resize((self.size, self.size), Image.Resampling.BICUBIC)
+        cut = image.crop(self._box(*image.size)).resize(self.size, Image.Resampling.BICUBIC)
         pixels = torch.from_numpy(np.array(cut)).permute(2, 0, 1).contiguous().float().div(255)
         return pixels.sub_(self.mean).div_(self.deviation)
 

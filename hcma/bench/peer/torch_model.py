@@ -92,7 +92,7 @@ class ImageEncoder(nn.Module):
         self.register_buffer('mean', torch.tensor(config.mean) * 255, persistent=False)
         self.register_buffer('deviation', torch.tensor(config.deviation) * 255, persistent=False)
         self.stem = (Convolutions if config.stem == 'convolution' else Patches)(config)
-        self.position = nn.Parameter(torch.empty(1, config.grid ** 2 + self.has_class, config.width))
+        self.position = nn.Parameter(torch.empty(1, config.patches + self.has_class, config.width))
         if self.has_class:
             self.class_embedding = nn.Parameter(torch.empty(1, 1, config.width))
             self.input_norm = nn.LayerNorm(config.width, config.norm_eps)
@@ -228,9 +228,11 @@ def _own_form(name, array):
 
 def _patch_directions(grid, has_class):
     """Which direction, of how many, each patch has from each; the last is that of the class token."""
-    row, column = np.divmod(np.arange(grid * grid), grid)
-    reach = 2 * grid - 1
-    index = (row[None] - row[:, None] + grid - 1) * reach + column[None] - column[:, None] + grid - 1
+    rows, columns = grid
+    row, column = np.divmod(np.arange(rows * columns), columns)
+    kinds = (2 * rows - 1) * (2 * columns - 1)
+    down, right = row[None] - row[:, None] + rows - 1, column[None] - column[:, None] + columns - 1
+    index = down * (2 * columns - 1) + right
     if has_class:
-        index = np.pad(index, ((1, 0), (1, 0)), constant_values=reach * reach)
-    return index, reach * reach + 1
+        index = np.pad(index, ((1, 0), (1, 0)), constant_values=kinds)
+    return index, kinds + 1

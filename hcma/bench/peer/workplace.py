@@ -57,7 +57,7 @@ def word_rows(pairs, recipe):
     """The same for words (pairs, L, E') and patches (pairs, P, E') as the model of ``recipe`` has them."""
     model = recipe.model
     return (_rows(pairs, model.text.length, model.word_embed_width),
-            _rows(pairs, model.image.grid ** 2, model.word_embed_width, seed=1))
+            _rows(pairs, model.image.patches, model.word_embed_width, seed=1))
 
 
 def _rows(*shape, seed=0):
