@@ -26,12 +26,12 @@ class KeptGraphs(Callback):
     def on_train_step_begin(self, run_context):
         run = run_context.original_args()
         if not self.is_done:
-            self.begin(run.train_network, run.total_steps, run.batch_size)
+            self.open(run.train_network, run.total_steps, run.batch_size)
 
     def on_train_step_end(self, run_context):  # the first of the callbacks: others may compile something of their own
-        self.end()
+        self.close()
 
-    def begin(self, step, total_steps, batch_size):
+    def open(self, step, total_steps, batch_size):
         """Look for the graphs of ``step``, or keep those that are compiled from now on."""
         try:
             graphs = cache_folder() / 'graphs'
@@ -45,7 +45,7 @@ class KeptGraphs(Callback):
         self.folder = folder
         ms.set_context(enable_compile_cache=True, compile_cache_path=str(place))
 
-    def end(self):
+    def close(self):
         """What is compiled from now on is not kept."""
         self.is_done = True
         if self.folder is None:

@@ -44,10 +44,10 @@ def step(place, kind):
     train = build_step(recipe, recipe.model.text.vocab_size, 10 ** 6)
     kept = KeptGraphs(recipe)
     if kind == 'cached':
-        kept.begin(train, 10 ** 6, recipe.train.batch_size)
+        kept.open(train, 10 ** 6, recipe.train.batch_size)
     losses = [float(train(*batch)[0].asnumpy())]
     first = since(place.launched)
-    kept.end()
+    kept.close()
     losses += [float(train(*batch)[0].asnumpy()) for _ in range(workplace.UPDATES)]
     same = {'first loss': losses[0], f'loss after {workplace.UPDATES} updates': losses[-1]}
     time = measure(lambda: train(*batch)[1].asnumpy(), warm_up=0)
