@@ -15,7 +15,7 @@ trap 'rm -rf "$folder"' EXIT
 python=$folder/venv/bin/python
 if [[ $end == lowest ]]; then
     # "name>=1.2,<=3.4" becomes the constraint "name==1.2".
-    sed -nE 's/^ +([a-z0-9]+)>=([0-9.]+),.*/\1==\2/p' "$root/setup.cfg" >"$folder/constraints.txt"
+    sed -nE 's/^ +([a-z0-9-]+)>=([0-9.]+),.*/\1==\2/p' "$root/setup.cfg" >"$folder/constraints.txt"
 else
     : >"$folder/constraints.txt"
 fi
