@@ -47,7 +47,7 @@ def test_only_products_leave_float32_in_the_compiled_step(operations):
     short = {operation for operation, types, _ in operations if 'Float16' in types}
     assert short <= SHORT and {'MatMul', 'BatchMatMul'} <= short
     for sensitive in ('LayerNorm', 'LayerNormGrad', 'Softmax', 'SoftmaxBackward', 'LogSoftmax', 'LogSoftmaxGrad',
-                      'Softplus', 'SoftplusGrad', 'Rsqrt', 'RsqrtGrad', 'Exp', 'Sqrt', 'IsFinite', 'Adam'):
+                      'Softplus', 'SoftplusGrad', 'Rsqrt', 'RsqrtGrad', 'Exp', 'Sqrt', 'IsFinite', 'AdamWeightDecay'):
         assert types_of(operations, sensitive) == {'Float32'}, sensitive  # each of them is there
 
 
