@@ -29,7 +29,7 @@ ONLY = {part: [off for name, off in NONE.items() if name != part] for part in NO
 VARIANTS = {'alone': None, 'distilled': [],
             **{f'{part} only': overrides for part, overrides in ONLY.items()},
             **{f'without {part}': [off] for part, off in NONE.items()},
-            **{f'temperature {value}': [f'distill.temperature={value}'] for value in (1, 2, 4)},
+            **{f'temperature {value}': [f'distill.temperature={value}'] for value in (1, 2)},
             'similarity only, temperature 1': [*ONLY['similarity'], 'distill.temperature=1'],
             **{f'own {value}': [f'distill.own={value}'] for value in (0.3, 3)}}
 LABELS = {'choice': 'choice, macro', 'image_to_text': 'image→text R@1', 'text_to_image': 'text→image R@1'}

@@ -4,12 +4,12 @@ Random features of an untrained model stand in for encoded ones, so that only th
 the peak of the process's memory beside that of the features.
 """
 import argparse
-import resource
 import time
 
 import numpy as np
 
 from hcma import cli
+from hcma.bench.stopwatch import peak_bytes
 from hcma.presets import PRESETS
 
 
@@ -36,7 +36,7 @@ def main():
     retrieval(Encoder(model, recipe, None), text, image, np.arange(arguments.captions) % arguments.images, image_group,
               weightings(model.levels, {}))
     seconds = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** 20
+    peak = peak_bytes() / 2 ** 30
     held = sum(part.nbytes for part in text + image) / 2 ** 30
     print(f'{arguments.captions} captions x {arguments.images} images: {seconds:.0f} s, peak memory {peak:.2f} GiB, '
           f'of which the features hold {held:.2f} GiB')

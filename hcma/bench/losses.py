@@ -2,7 +2,6 @@
 
 ``python -m hcma.bench.losses KIND PAIRS WIDTH WORDS PATCHES`` prints milliseconds and the growth of memory in GiB.
 """
-import resource
 import sys
 import time
 
@@ -11,11 +10,12 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from hcma import backend
+from hcma.bench.stopwatch import peak_bytes
 from hcma.losses.blockwise import BlockwiseSoftmax
 from hcma.losses.contrastive import info_nce, positives
 from hcma.models.scores import LateInteraction, SentenceGlobal
 
-GIB = 1 / 2 ** 20  # of the kilobytes that ru_maxrss counts
+GIB = 2 ** 30
 
 
 class Loss(nn.Cell):
@@ -60,14 +60,14 @@ def measure(kind, pairs, width, words, patches, rounds=3):
     mask, group = np.ones((pairs, words or 1), np.float32), np.arange(2 * pairs).reshape(pairs, 2) // 2
     inputs = text, Tensor(mask), image, Tensor(14.0, ms.float32), Tensor(group)
     gradient, times = Gradient(Loss(kind, score)), []
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_bytes()
     for _ in range(rounds + 1):  # the first compiles
         start = time.perf_counter()
         loss, gradients = gradient(*inputs)
         gradients[0].asnumpy()
         times.append((time.perf_counter() - start) * 1e3)
-    growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return min(times[1:]), growth * GIB, float(loss.asnumpy())
+    growth = peak_bytes() - before
+    return min(times[1:]), growth / GIB, float(loss.asnumpy())
 
 
 if __name__ == '__main__':

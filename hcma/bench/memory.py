@@ -2,7 +2,6 @@
 
 ``python -m hcma.bench.memory`` reads a recipe as YAML from stdin, null for a trivial graph, and prints bytes.
 """
-import resource
 import subprocess
 import sys
 
@@ -10,6 +9,7 @@ import numpy as np
 import yaml
 
 from hcma import cli
+from hcma.bench.stopwatch import peak_bytes
 from hcma.recipe_io import parse_recipe
 
 STEPS = 3
@@ -39,7 +39,7 @@ def _main():
         step = trainer.build_step(recipe, recipe.model.text.vocab_size, 10)
         for seed in range(STEPS):
             step(*map(ms.Tensor, random_batch(recipe, seed)))[1].asnumpy()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    print(peak_bytes())
 
 
 def _trivial(x):

@@ -43,15 +43,19 @@ def _recipe(preset, name, batch):
 
 def _largest_batch(preset, name):
     """The largest batch that fits, to a 64th of it."""
-    fitting = step = 2
-    while step:
-        recipe = _recipe(preset, name, fitting + step)
-        setting = setting_of(recipe)
-        if needs(recipe, setting).fits(usable(setting, MEMORY)):
-            fitting, step = fitting + step, 2 * step
-        else:
-            step = step // 2 if step > fitting // 64 else 0
+    fitting, beyond = 2, 4
+    while _fits(preset, name, beyond):
+        fitting, beyond = beyond, 2 * beyond
+    while beyond - fitting > max(1, fitting // 64):
+        middle = (fitting + beyond) // 2
+        fitting, beyond = (middle, beyond) if _fits(preset, name, middle) else (fitting, middle)
     return fitting
+
+
+def _fits(preset, name, batch):
+    recipe = _recipe(preset, name, batch)
+    setting = setting_of(recipe)
+    return needs(recipe, setting).fits(usable(setting, MEMORY))
 
 
 def draw_losses(runs, path):

@@ -53,7 +53,7 @@ def step(recipe):
 
     from hcma import backend
     from hcma.bench.memory import random_batch
-    from hcma.bench.peer.stopwatch import measure, peak_bytes
+    from hcma.bench.stopwatch import measure, peak_bytes
     from hcma.training.trainer import build_step
     backend.set_up('graph')
     before = peak_bytes()
@@ -66,7 +66,7 @@ def start(pairs):
     """The first order of so many pairs and what MindSpore is told of it; of the pack there is the index alone."""
     import mindspore.dataset as ds
 
-    from hcma.bench.peer.stopwatch import peak_bytes, processor_seconds
+    from hcma.bench.stopwatch import peak_bytes, processor_seconds
     from hcma.data.meta import FORMAT, META
     from hcma.data.pipeline import AT_ONCE, TrainingBatches
     from hcma.data.shards import row_places, shard_names

@@ -4,6 +4,7 @@ from open_clip.loss import ClipLoss
 from open_clip.model import CLIP, CLIPTextCfg, CLIPVisionCfg
 from torch import nn
 
+from hcma.bench.peer.torch_model import Pixels
 from hcma.interop.openai import layout_of
 from hcma.interop.rules import unapply
 
@@ -27,17 +28,13 @@ class Model(nn.Module):
         tensors['logit_scale'] = torch.tensor(arrays['log_scale'][0])
         self.clip.load_state_dict(tensors)
         self.loss = ClipLoss()
-        self.register_buffer('mean', torch.tensor(image.mean) * 255, persistent=False)
-        self.register_buffer('deviation', torch.tensor(image.deviation) * 255, persistent=False)
+        self.pixels = Pixels(image)
 
     def images(self, image):
-        return self.clip.encode_image(self._pixels(image), normalize=True)
+        return self.clip.encode_image(self.pixels(image), normalize=True)
 
     def texts(self, ids, length):
         return self.clip.encode_text(ids, normalize=True)
 
     def forward(self, image, ids, length):
-        return self.loss(*self.clip(self._pixels(image), ids))
-
-    def _pixels(self, image):
-        return ((image.float() - self.mean) / self.deviation).permute(0, 3, 1, 2)
+        return self.loss(*self.clip(self.pixels(image), ids))

@@ -10,7 +10,7 @@ from mindspore import Tensor  # noqa: E402
 from hcma import backend  # noqa: E402
 from hcma.bench.losses import Gradient, Loss  # noqa: E402
 from hcma.bench.peer import inputs, workplace  # noqa: E402
-from hcma.bench.peer.stopwatch import each, measure, peak_bytes, since  # noqa: E402
+from hcma.bench.stopwatch import each, measure, peak_bytes, since  # noqa: E402
 from hcma.models.hcma import build_model  # noqa: E402
 from hcma.models.scores import LateInteraction, SentenceGlobal  # noqa: E402
 

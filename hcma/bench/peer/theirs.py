@@ -7,9 +7,9 @@ import torch
 from safetensors.numpy import load_file
 
 from hcma.bench.peer import theirs_data, workplace
-from hcma.bench.peer.stopwatch import measure, peak_bytes, since
 from hcma.bench.peer.torch_model import contrast as info_nce
 from hcma.bench.peer.torch_model import late_interaction
+from hcma.bench.stopwatch import measure, peak_bytes, since
 
 NO_DECAY = re.compile(r'(?<!patch_)embedding|position|directions')
 loader, tokenizer = theirs_data.loader, theirs_data.tokenizer

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from hcma.bench.peer.stopwatch import each, measure
 from hcma.bench.peer.workplace import PASSED, open_clip_file
+from hcma.bench.stopwatch import each, measure
 
 
 class Photographs(torch.utils.data.Dataset):

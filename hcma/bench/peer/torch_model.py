@@ -15,6 +15,18 @@ ACTIVATIONS = {'relu': F.relu, 'gelu': F.gelu, 'gelu_tanh': lambda x: F.gelu(x, 
 EXCLUDED = -1e4
 
 
+class Pixels(nn.Module):
+    """Pictures (B, H, W, 3) uint8 to (B, 3, H, W) without the mean and deviation of their channels."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.register_buffer('mean', torch.tensor(config.mean) * 255, persistent=False)
+        self.register_buffer('deviation', torch.tensor(config.deviation) * 255, persistent=False)
+
+    def forward(self, image):
+        return ((image.float() - self.mean) / self.deviation).permute(0, 3, 1, 2)
+
+
 class Attention(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
@@ -89,8 +101,7 @@ class ImageEncoder(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.has_class = config.pool == 'class'
-        self.register_buffer('mean', torch.tensor(config.mean) * 255, persistent=False)
-        self.register_buffer('deviation', torch.tensor(config.deviation) * 255, persistent=False)
+        self.pixels = Pixels(config)
         self.stem = (Convolutions if config.stem == 'convolution' else Patches)(config)
         self.position = nn.Parameter(torch.empty(1, config.patches + self.has_class, config.width))
         if self.has_class:
@@ -101,7 +112,7 @@ class ImageEncoder(nn.Module):
         self.norm = nn.LayerNorm(config.width, config.norm_eps)
 
     def forward(self, image):
-        x = ((image.float() - self.mean) / self.deviation).permute(0, 3, 1, 2)
+        x = self.pixels(image)
         x = self.stem(x).flatten(2).transpose(1, 2)
         if self.has_class:
             x = self.input_norm(torch.cat([self.class_embedding.expand(len(x), -1, -1), x], 1) + self.position)

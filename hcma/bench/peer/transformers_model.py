@@ -3,6 +3,7 @@ import torch
 from torch import nn
 from transformers import CLIPConfig, CLIPModel
 
+from hcma.bench.peer.torch_model import Pixels
 from hcma.interop.hugging_face import class_image_rules, text_rules
 from hcma.interop.rules import Layout, Rule, unapply
 
@@ -23,20 +24,16 @@ class Model(nn.Module):
         tensors = {name: torch.from_numpy(array) for name, array in unapply(layout, arrays).items()}
         tensors['logit_scale'] = torch.tensor(arrays['log_scale'][0])
         self.clip.load_state_dict(tensors)
-        self.register_buffer('mean', torch.tensor(image.mean) * 255, persistent=False)
-        self.register_buffer('deviation', torch.tensor(image.deviation) * 255, persistent=False)
+        self.pixels = Pixels(image)
 
     def images(self, image):
-        return self.clip.get_image_features(pixel_values=self._pixels(image))
+        return self.clip.get_image_features(pixel_values=self.pixels(image))
 
     def texts(self, ids, length):
         return self.clip.get_text_features(input_ids=ids)
 
     def forward(self, image, ids, length):
-        return self.clip(input_ids=ids, pixel_values=self._pixels(image), return_loss=True).loss
-
-    def _pixels(self, image):
-        return ((image.float() - self.mean) / self.deviation).permute(0, 3, 1, 2)
+        return self.clip(input_ids=ids, pixel_values=self.pixels(image), return_loss=True).loss
 
 
 def _tower(section, shared):
