@@ -22,6 +22,7 @@ def main():
     arguments = parser.parse_args()
 
     from hcma import backend
+    from hcma.data.tokenizer import train_tokenizer
     from hcma.evaluation.features import Encoder
     from hcma.evaluation.retrieval import retrieval
     from hcma.evaluation.weights import weightings
@@ -33,8 +34,9 @@ def main():
     text, image = features(recipe.model, arguments.captions, arguments.images)
     image_group = np.arange(arguments.images)
     started = time.perf_counter()
-    retrieval(Encoder(model, recipe, None), text, image, np.arange(arguments.captions) % arguments.images, image_group,
-              weightings(model.levels, {}))
+    tokenizer = train_tokenizer(['a caption'], recipe.model.text.vocab_size, recipe.model.text.length)
+    retrieval(Encoder(model, recipe, tokenizer), text, image, np.arange(arguments.captions) % arguments.images,
+              image_group, weightings(model.levels, {}))
     seconds = time.perf_counter() - started
     peak = peak_bytes() / 2 ** 30
     held = sum(part.nbytes for part in text + image) / 2 ** 30
