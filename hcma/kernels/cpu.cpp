@@ -9,7 +9,11 @@
 
 namespace {
 
+#ifdef __AVX512F__
 constexpr int64_t kLanes = 16;
+#else
+constexpr int64_t kLanes = 8;  // GCC spills wider vectors than the processor has
+#endif
 constexpr int64_t kRowsAtOnce = 8;  // products kept in registers
 constexpr int64_t kParallelFrom = 1 << 15;  // floats below which threads cost more than they save
 typedef float Floats __attribute__((vector_size(4 * kLanes)));
@@ -21,7 +25,7 @@ int32_t *integers(void **params, int number) { return static_cast<int32_t *>(par
 // Where x beats best; a NaN always does, and stays.
 Ints beats(Floats x, Floats best) { return (x > best) | (x != x); }
 
-// (count, width) rows into blocks of 16 rows, transposed, so that one load holds one column of 16 rows.
+// (count, width) rows into blocks of kLanes rows, transposed, so that one load holds one column of them.
 void pack(const float *rows, int64_t count, int64_t width, Floats *packed) {
   for (int64_t row = 0; row < (count + kLanes - 1) / kLanes * kLanes; ++row) {
     Floats *block = packed + row / kLanes * width;
@@ -35,10 +39,10 @@ void multiply(const float *rows, const Floats *packed, int64_t width, Floats *pr
   for (int64_t k = 0; k < width; ++k) {
     for (int64_t row = 0; row < kRowsAtOnce; ++row) sum[row] += rows[row * width + k] * packed[k];
   }
-  for (int64_t row = 0; row < kRowsAtOnce; ++row) product[row] = sum[row];
+  std::copy_n(sum, kRowsAtOnce, product);
 }
 
-// The best of the 16 lanes, the first among equals, by halving their number four times.
+// The best of the lanes, the first among equals, by halving their number again and again.
 void best_lane(Floats value, Ints at, Ints lane, float *best, int32_t *best_at) {
   for (int32_t step = kLanes / 2; step > 0; step /= 2) {
     const Floats other = __builtin_shuffle(value, lane ^ step);
@@ -89,7 +93,8 @@ int best_matches(ARGUMENTS) {
   int32_t *patch_at = integers(params, 3), *word_at = integers(params, 5);
   const int64_t texts = shapes[0][0], words = shapes[0][1], width = shapes[0][2];
   const int64_t images = shapes[1][0], patches = shapes[1][1], blocks = (patches + kLanes - 1) / kLanes;
-  const Ints lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  Ints lane;
+  for (int32_t k = 0; k < kLanes; ++k) lane[k] = k;
 
   std::vector<Floats> packed(images * blocks * width);
 #pragma omp parallel for if (images * patches * width > kParallelFrom)
