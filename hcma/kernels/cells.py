@@ -60,6 +60,17 @@ class Softmax(nn.Cell):
         return (self.backward(out.reshape(-1, width), dout.reshape(-1, width)).reshape(out.shape),)
 
 
+class Targets(nn.Cell):
+    """Twin of ``hcma.losses.contrastive.Targets``."""
+
+    def __init__(self):
+        super().__init__()
+        self.forward = _kernel('targets', _targets_shape, _one_float)
+
+    def construct(self, group_CG, column_group_BG, row_C, column_B):
+        return self.forward(group_CG, column_group_BG.swapaxes(0, 1), row_C, column_B)
+
+
 class Neighbourhoods(nn.Cell):
     """Twin of ``hcma.models.convolution.Neighbourhoods`` for a stride of 1 or 2, in one float32 pass each way."""
 
@@ -96,6 +107,10 @@ def _layer_norm_shapes(x_ND, *_):
 
 def _layer_norm_grad_shapes(x_ND, gain_D, *_):
     return x_ND, gain_D, gain_D
+
+
+def _targets_shape(group_CG, group_GB, *_):
+    return [group_CG[0], group_GB[1]]
 
 
 def _windows_shape(x_BPC, pixels, places):

@@ -1,32 +1,25 @@
-// The operations that MindSpore's own CPU kernels are slow at, as custom operations.
-//
-// Every function takes MindSpore's arguments: params are the inputs, then the outputs; 0 means done. Sums run in an
-// order that does not depend on the number of threads. NaN and Inf pass through.
+// The operations that MindSpore's own CPU kernels are slow at, as custom operations. Every function takes MindSpore's
+// arguments: params are the inputs, then the outputs; 0 means done. Sums run in an order that does not depend on the
+// number of threads. NaN and Inf pass through.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
-namespace {
-
-#ifdef __AVX512F__
-constexpr int64_t kLanes = 16;
-#else
-constexpr int64_t kLanes = 8;  // GCC spills wider vectors than the processor has
-#endif
+constexpr int64_t kLanes = __BIGGEST_ALIGNMENT__ / 4;  // of the widest registers; wider vectors live in memory
 constexpr int64_t kRowsAtOnce = 8;  // products kept in registers
 constexpr int64_t kParallelFrom = 1 << 15;  // floats below which threads cost more than they save
 typedef float Floats __attribute__((vector_size(4 * kLanes)));
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
 
-float *floats(void **params, int number) { return static_cast<float *>(params[number]); }
-int32_t *integers(void **params, int number) { return static_cast<int32_t *>(params[number]); }
+static float *floats(void **params, int number) { return static_cast<float *>(params[number]); }
+static int32_t *integers(void **params, int number) { return static_cast<int32_t *>(params[number]); }
 
 // Where x beats best; a NaN always does, and stays.
-Ints beats(Floats x, Floats best) { return (x > best) | (x != x); }
+static Ints beats(Floats x, Floats best) { return (x > best) | (x != x); }
 
 // (count, width) rows into blocks of kLanes rows, transposed, so that one load holds one column of them.
-void pack(const float *rows, int64_t count, int64_t width, Floats *packed) {
+static void pack(const float *rows, int64_t count, int64_t width, Floats *packed) {
   for (int64_t row = 0; row < (count + kLanes - 1) / kLanes * kLanes; ++row) {
     Floats *block = packed + row / kLanes * width;
     for (int64_t k = 0; k < width; ++k) block[k][row % kLanes] = row < count ? rows[row * width + k] : 0;
@@ -34,7 +27,7 @@ void pack(const float *rows, int64_t count, int64_t width, Floats *packed) {
 }
 
 // The products of kRowsAtOnce rows with a packed block.
-void multiply(const float *rows, const Floats *packed, int64_t width, Floats *product) {
+static void multiply(const float *rows, const Floats *packed, int64_t width, Floats *product) {
   Floats sum[kRowsAtOnce] = {};
   for (int64_t k = 0; k < width; ++k) {
     for (int64_t row = 0; row < kRowsAtOnce; ++row) sum[row] += rows[row * width + k] * packed[k];
@@ -43,7 +36,7 @@ void multiply(const float *rows, const Floats *packed, int64_t width, Floats *pr
 }
 
 // The best of the lanes, the first among equals, by halving their number again and again.
-void best_lane(Floats value, Ints at, Ints lane, float *best, int32_t *best_at) {
+static void best_lane(Floats value, Ints at, Ints lane, float *best, int32_t *best_at) {
   for (int32_t step = kLanes / 2; step > 0; step /= 2) {
     const Floats other = __builtin_shuffle(value, lane ^ step);
     const Ints other_at = __builtin_shuffle(at, lane ^ step);
@@ -53,20 +46,19 @@ void best_lane(Floats value, Ints at, Ints lane, float *best, int32_t *best_at) 
   *best = value[0], *best_at = at[0];
 }
 
-void add(float *sum, float factor, const float *row, int64_t width) {
+static void add(float *sum, float factor, const float *row, int64_t width) {
   for (int64_t k = 0; k < width; ++k) sum[k] += factor * row[k];
 }
 
-// Pictures (B, N, C) and the 3 x 3 windows of a padded convolution over them (B, M, 9 C): the shape of one of them, height
-// and width of a picture, how many windows there are down and across, and the shape of the other, `result`, which is set
-// to zero. visit(place in the pictures, place in the windows, floats) is called for each row of a window, without padding.
+// Pictures (B, N, C) and a padded convolution's 3 x 3 windows (B, M, 9 C): shapes are of one, (height, width) of
+// both, and of the other, `result`. visit(place in pictures, place in windows, floats) for each row inside a window.
 template <typename Visit>
-int visit_windows(int64_t **shapes, int64_t channels, float *result, Visit visit) {
+static int visit_windows(int64_t **shapes, int64_t channels, float *result, Visit visit) {
   const int64_t height = shapes[1][0], width = shapes[1][1], down = shapes[2][0], across = shapes[2][1];
   const int64_t stride = down == height && across == width ? 1 : 2, size = shapes[3][1] * shapes[3][2];
 #pragma omp parallel for if (shapes[0][0] * down * across * 9 * channels > kParallelFrom)
   for (int64_t b = 0; b < shapes[0][0]; ++b) {
-    std::fill(result + b * size, result + (b + 1) * size, 0.0f);
+    std::fill_n(result + b * size, size, 0.0f);
     for (int64_t window = 0; window < down * across; ++window) {
       const int64_t left = window % across * stride - 1, top = window / across * stride - 1;
       const int64_t first = std::max<int64_t>(left, 0), count = std::min(left + 3, width) - first;
@@ -79,10 +71,7 @@ int visit_windows(int64_t **shapes, int64_t channels, float *result, Visit visit
   return 0;
 }
 
-}  // namespace
-
 extern "C" {
-
 #define ARGUMENTS int count, void **params, int *ranks, int64_t **shapes, const char **types, void *stream, void *extra
 
 // word (T, L, E), patch (I, P, E) -> the maxima of their products over patches (T, L, I) and their positions, the
@@ -95,11 +84,9 @@ int best_matches(ARGUMENTS) {
   const int64_t images = shapes[1][0], patches = shapes[1][1], blocks = (patches + kLanes - 1) / kLanes;
   Ints lane;
   for (int32_t k = 0; k < kLanes; ++k) lane[k] = k;
-
   std::vector<Floats> packed(images * blocks * width);
 #pragma omp parallel for if (images * patches * width > kParallelFrom)
   for (int64_t i = 0; i < images; ++i) pack(patch + i * patches * width, patches, width, &packed[i * blocks * width]);
-
   const int64_t padded = (words + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
 #pragma omp parallel for if (texts * words * images * patches > kParallelFrom)
   for (int64_t t = 0; t < texts; ++t) {
@@ -112,14 +99,13 @@ int best_matches(ARGUMENTS) {
       for (int64_t b = 0; b < blocks; ++b) {
         const Floats *columns = &packed[(i * blocks + b) * width];
         for (int64_t l = 0; l < words; l += kRowsAtOnce) multiply(&text[l * width], columns, width, &product[l]);
-        const Ints position = lane + static_cast<int32_t>(b * kLanes);
-        const Ints inside = position < static_cast<int32_t>(patches);
+        const Ints position = lane + int32_t(b * kLanes), inside = position < int32_t(patches);
         Floats top = product[0];
         Ints top_at{};
         for (int64_t l = 0; l < words; ++l) {
           const Ints better = beats(product[l], best[l]) & inside, higher = beats(product[l], top);
           best[l] = better ? product[l] : best[l], best_at[l] = better ? position : best_at[l];
-          top = higher ? product[l] : top, top_at = higher ? Ints{} + static_cast<int32_t>(l) : top_at;
+          top = higher ? product[l] : top, top_at = higher ? Ints{} + int32_t(l) : top_at;
         }
         const int64_t first = (t * images + i) * patches + b * kLanes;
         for (int64_t p = 0; p < std::min(kLanes, patches - b * kLanes); ++p)
@@ -137,15 +123,12 @@ int best_matches(ARGUMENTS) {
 // word, patch, both positions and the gradients of both maxima -> the gradients of word and patch. Each gradient goes
 // to the one product that won, so the sums are over T L I + T I P rows, not over all products.
 int best_matches_grad(ARGUMENTS) {
-  const float *word = floats(params, 0), *patch = floats(params, 1);
+  float *word = floats(params, 0), *patch = floats(params, 1), *from_patch = floats(params, 4);
+  float *from_word = floats(params, 5), *dword = floats(params, 6), *dpatch = floats(params, 7);
   const int32_t *patch_at = integers(params, 2), *word_at = integers(params, 3);
-  const float *from_patch = floats(params, 4), *from_word = floats(params, 5);
-  float *dword = floats(params, 6), *dpatch = floats(params, 7);
   const int64_t texts = shapes[0][0], words = shapes[0][1], width = shapes[0][2];
   const int64_t images = shapes[1][0], patches = shapes[1][1];
-
-  std::fill(dword, dword + texts * words * width, 0.0f);
-  std::fill(dpatch, dpatch + images * patches * width, 0.0f);
+  std::fill_n(dword, texts * words * width, 0.0f), std::fill_n(dpatch, images * patches * width, 0.0f);
   for (const bool by_text : {true, false}) {  // and by image: no two threads write to the same place
 #pragma omp parallel for if (texts * words * images * patches > kParallelFrom)
     for (int64_t outer = 0; outer < (by_text ? texts : images); ++outer) {
@@ -190,9 +173,8 @@ int layer_norm(ARGUMENTS) {
 
 // x (N, D), gain (D), means (N), 1 / deviations (N), dy (N, D) -> the gradients of x, gain and shift.
 int layer_norm_grad(ARGUMENTS) {
-  const float *x = floats(params, 0), *gain = floats(params, 1), *means = floats(params, 2);
-  const float *inverses = floats(params, 3), *dy = floats(params, 4);
-  float *dx = floats(params, 5), *dgain = floats(params, 6), *dshift = floats(params, 7);
+  float *x = floats(params, 0), *gain = floats(params, 1), *means = floats(params, 2), *inverses = floats(params, 3);
+  float *dy = floats(params, 4), *dx = floats(params, 5), *dgain = floats(params, 6), *dshift = floats(params, 7);
   const int64_t rows = shapes[0][0], width = shapes[0][1], parts = 16;  // of the rows, whose sums are added in order
   std::vector<float> sums(2 * parts * width);
 #pragma omp parallel for if (rows * width > kParallelFrom)
@@ -202,15 +184,11 @@ int layer_norm_grad(ARGUMENTS) {
       const float *row = x + n * width, *d = dy + n * width, mean = means[n], inverse = inverses[n];
       float along = 0, total = 0;
 #pragma omp simd reduction(+ : along, total)
-      for (int64_t k = 0; k < width; ++k) {
-        along += d[k] * gain[k] * (row[k] - mean) * inverse;
-        total += d[k] * gain[k];
-      }
+      for (int64_t k = 0; k < width; ++k) along += d[k] * gain[k] * (row[k] - mean) * inverse, total += d[k] * gain[k];
       for (int64_t k = 0; k < width; ++k) {
         const float normal = (row[k] - mean) * inverse;
         dx[n * width + k] = (d[k] * gain[k] - (total + normal * along) / width) * inverse;
-        gains[k] += d[k] * normal;
-        shifts[k] += d[k];
+        gains[k] += d[k] * normal, shifts[k] += d[k];
       }
     }
   }
@@ -222,16 +200,34 @@ int layer_norm_grad(ARGUMENTS) {
 
 // y (N, D), the softmax of its rows, and dy -> the gradient of what went into the softmax.
 int softmax_grad(ARGUMENTS) {
-  const float *y = floats(params, 0), *dy = floats(params, 1);
-  float *dx = floats(params, 2);
+  float *y = floats(params, 0), *dy = floats(params, 1), *dx = floats(params, 2);
   const int64_t rows = shapes[0][0], width = shapes[0][1];
 #pragma omp parallel for if (rows * width > kParallelFrom)
-  for (int64_t n = 0; n < rows; ++n) {
-    const float *row = y + n * width, *d = dy + n * width;
+  for (int64_t n = 0; n < rows * width; n += width) {
     float along = 0;
 #pragma omp simd reduction(+ : along)
-    for (int64_t k = 0; k < width; ++k) along += row[k] * d[k];
-    for (int64_t k = 0; k < width; ++k) dx[n * width + k] = row[k] * (d[k] - along);
+    for (int64_t k = n; k < n + width; ++k) along += y[k] * dy[k];
+    for (int64_t k = n; k < n + width; ++k) dx[k] = y[k] * (dy[k] - along);
+  }
+  return 0;
+}
+
+// Group ids (C, G) and (G, B), row (C), column (B) -> row + column where one has an id of the other, else 0 (C, B).
+int targets(ARGUMENTS) {
+  const int64_t *own = static_cast<int64_t *>(params[0]), *other = static_cast<int64_t *>(params[1]);
+  float *row = floats(params, 2), *column = floats(params, 3), *y = floats(params, 4);
+  const int64_t rows = shapes[0][0], kinds = shapes[0][1], columns = shapes[1][1];
+#pragma omp parallel for if (rows * columns > kParallelFrom)
+  for (int64_t n = 0; n < rows; ++n) {
+    float *line = y + n * columns;
+    std::fill_n(line, columns, 0.0f);
+    for (int64_t kind = 0; kind < kinds; ++kind) {
+      const int64_t id = own[n * kinds + kind], *ids = other + kind * columns;
+      for (int64_t k = 0; k < columns; ++k) {
+        const float both = row[n] + column[k], old = line[k];  // read in any case, so that the loop is one of vectors
+        line[k] = ids[k] == id ? both : old;
+      }
+    }
   }
   return 0;
 }

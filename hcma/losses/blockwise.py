@@ -4,15 +4,12 @@ One loop over the blocks gives the loss and, for each text and image, what its s
 of every block once more and takes their gradient at once. With many ranks each does so for its own texts and all
 images: the losses are its share of the whole, and the gradients what its scores contribute, so all ranks' add up.
 """
-import math
-
 import mindspore as ms
 from mindspore import Tensor, nn, ops
 
 from hcma.distributed import Ranks
-from hcma.losses.contrastive import EXCLUDED, excluding, positives
+from hcma.losses.contrastive import EXCLUDED, excluding, targets
 
-HALF = math.log(2)
 # What a block may take, 256 MB, of which a score takes about so many numbers, one for each matrix made of it.
 FLOATS = 2 ** 26
 PER_SCORE = 32
@@ -23,25 +20,26 @@ class Blockwise(nn.Cell):
 
     ``construct(text (T, ...), mask (T, ...), image (B, ...), scale, bias, group (T, G), image_group (B, G),
     negative (T,), present (T,))`` gives the share of the T texts in the loss of the scores ``scale * cosine + bias``,
-    then what the backward pass needs: two numbers for each text and two for each image. The texts are those of one
+    then what the backward pass needs: a number for each text and two for each image. The texts are those of one
     rank, T = B / ranks; the images those of all, in the order of the ranks. There are gradients of text, image, scale,
     bias and negative, the scaled score of each own image with a wrong text. C is as many texts as ``floats`` numbers in
     memory allow; the last block is filled up.
     """
+
+    mean = 1.0  # what the slopes of a subclass are multiplied by
 
     def __init__(self, score, floats=FLOATS):
         super().__init__()
         self.score = score
         self.floats = floats
         self.ranks = Ranks()
-        # Twice as fast on CPU as amax.
-        self.top_of_row, self.top_of_column = ops.ArgMaxWithValue(1, True), ops.ArgMaxWithValue(0)
+        self.targets = targets()
         self.pull = ops.GradOperation(get_all=True, sens_param=True)(score)
 
     def bprop(self, text, mask, image, scale, bias, group_TG, group_BG, negative_T, present_T, out, dout):
         size = self.size(text, image)
-        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_TG, size)
-        row_KC, inverse_KC, valid_KC = cut(out[1], size), cut(out[2], size), self._valid(text, size)
+        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_TG + 1, size) - 1
+        inverse_KC, valid_KC = cut(out[1], size), self._valid(text, size)
         # ops.zeros: with zeros_like a gradient inside a bprop does not compile
         dtext_KC, dimage = ops.zeros(text_KC.shape, ms.float32), ops.zeros(image.shape, ms.float32)
         dscale, dbias = ops.zeros((), ms.float32), ops.zeros((), ms.float32)
@@ -52,17 +50,17 @@ class Blockwise(nn.Cell):
             score_CB, valid_C1 = cosine_CB * scale, ops.gather(valid_KC, k, 0)
             if text_KC.shape[0] * size > text.shape[0]:
                 score_CB = score_CB + (1 - valid_C1) * EXCLUDED  # else its exponential may be infinite
-            slope_CB = self._slope(score_CB, bias, positives(ops.gather(group_KC, k, 0), group_BG),
-                                   ops.gather(row_KC, k, 0), ops.gather(inverse_KC, k, 0), out[3], out[4])
+            slope_CB = self._slope(score_CB, bias, ops.gather(group_KC, k, 0), group_BG, ops.gather(inverse_KC, k, 0),
+                                   out[2], out[3])
             if text_KC.shape[0] * size > text.shape[0]:
                 slope_CB = slope_CB * valid_C1
             pulled = self.pull(text_C, mask_C, image, slope_CB)
             dtext_KC, dimage = put(dtext_KC, k, pulled[0]), dimage + pulled[2]
-            dscale, dbias = dscale + (slope_CB * cosine_CB).sum(), dbias + self._bias_slope(slope_CB)
+            dscale, dbias = dscale + (slope_CB * cosine_CB).sum(-1).sum(), dbias + self._bias_slope(slope_CB)
             k = k + 1
-        share = dout[0] / image.shape[0]
-        dtext = dtext_KC.reshape((-1,) + text.shape[1:])[:text.shape[0]]
-        dnegative_T = self._negative_slope(negative_T, present_T, out[4]) * share
+        share = dout[0] * (self.mean / image.shape[0])
+        dtext = uncut(dtext_KC, text.shape[0])
+        dnegative_T = self._negative_slope(negative_T, present_T, out[3]) * share
         return (dtext * (share * scale), mask * 0, dimage * (share * scale), dscale * share, dbias * share,
                 group_TG * 0, group_BG * 0, dnegative_T, present_T * 0)
 
@@ -79,31 +77,35 @@ class Blockwise(nn.Cell):
 class BlockwiseSoftmax(Blockwise):
     """``info_nce`` block by block, where a bias would change nothing.
 
-    What it keeps are the log-sums over images and 1 / count of positives of every text, and for every image 1 / count
-    and the log-sum over texts. All that ranks exchange are the last two.
+    What it keeps are 1 / count of positives of every text, and for every image 1 / count and the log-sum over texts.
+    All that ranks exchange are the last two.
     """
+    mean = 0.5  # of both directions
 
     def __init__(self, score, smoothing=0.0, floats=FLOATS):
         super().__init__(score, floats)
         self.smoothing = smoothing
+        self.softmax, self.log_softmax = ops.Softmax(-1), ops.LogSoftmax(-1)
+        self.top_of_column = ops.ArgMaxWithValue(0)  # twice as fast on CPU as amax
 
     def construct(self, text, mask, image, scale, bias, group_TG, group_BG, negative_T, present_T):
         texts, batch, size = text.shape[0], image.shape[0], self.size(text, image)
-        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_TG, size)
+        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_TG + 1, size) - 1
         valid_KC = self._valid(text, size)
-        row_KC, own_KC, count_KC = (ops.zeros(text_KC.shape[:2], ms.float32) for _ in range(3))
+        none_KC, one_B = ops.zeros(text_KC.shape[:2], ms.float32), ops.ones((batch,), ms.float32)
+        row_KC = own_KC = count_KC = none_KC
         drawn_B, top_B = ops.zeros((batch,), ms.float32), ops.full((batch,), -3e38, dtype=ms.float32)
         sum_B, spread = ops.zeros((batch,), ms.float32), ops.zeros((), ms.float32)
         k = Tensor(0, ms.int32)
         while k < text_KC.shape[0]:
             cosine_CB = self.score(ops.gather(text_KC, k, 0), ops.gather(mask_KC, k, 0), image)
             score_CB = ops.cast(cosine_CB, ms.float32) * scale
-            positive_CB = positives(ops.gather(group_KC, k, 0), group_BG)
-            top_C1 = self.top_of_row(score_CB)[1]
-            row_KC = put(row_KC, k, ops.log(ops.exp(score_CB - top_C1).sum(-1)) + top_C1.reshape(-1))
+            positive_CB = self.targets(ops.gather(group_KC, k, 0), group_BG, none_KC[0], one_B)
+            # The log-sum of a row, for which subtracting its maximum would take as long as all the rest on CPU.
+            row_KC = put(row_KC, k, score_CB[:, 0] - self.log_softmax(score_CB)[:, 0])
             valid_C1 = ops.gather(valid_KC, k, 0)
             if text_KC.shape[0] * size > texts:
-                positive_CB, score_CB = positive_CB * valid_C1, score_CB + (1 - valid_C1) * EXCLUDED
+                score_CB = score_CB + (1 - valid_C1) * EXCLUDED
             own_CB = positive_CB * score_CB
             own_KC, count_KC = put(own_KC, k, own_CB.sum(-1)), put(count_KC, k, positive_CB.sum(-1))
             drawn_B = drawn_B + own_CB.sum(0)
@@ -113,8 +115,8 @@ class BlockwiseSoftmax(Blockwise):
             if self.smoothing:
                 spread = spread + (score_CB * valid_C1).sum()
             k = k + 1
-        row_T, own_T = row_KC.reshape(-1)[:texts], own_KC.reshape(-1)[:texts]
-        inverse_T = 1 / ops.maximum(count_KC.reshape(-1)[:texts], 1.0)
+        row_T, own_T = uncut(row_KC, texts), uncut(own_KC, texts)
+        inverse_T = 1 / ops.maximum(uncut(count_KC, texts), 1.0)
         inverse_B = self.ranks.gather(inverse_T)  # positives are symmetric, so an image has as many as its text
         column_B = self._over_ranks(ops.log(sum_B) + top_B)
         wrong_B = self.ranks.gather(excluding(negative_T, present_T))
@@ -122,7 +124,7 @@ class BlockwiseSoftmax(Blockwise):
         target = (1 - self.smoothing) * ((own_T * inverse_T).sum() + (drawn_B * inverse_B).sum())
         target = target + 2 * self.smoothing / batch * spread
         share = 0.5 / batch * ((row_T + self.ranks.own(column_B)).sum() - target)
-        return share, row_T, inverse_T, inverse_B, column_B
+        return share, inverse_T, inverse_B, column_B
 
     def _over_ranks(self, column_B):
         """The log-sums over the texts of all ranks, of those over each rank's own."""
@@ -132,15 +134,13 @@ class BlockwiseSoftmax(Blockwise):
         top_B = self.top_of_column(column_NB)[1]
         return ops.log(ops.exp(column_NB - top_B).sum(0)) + top_B
 
-    def _slope(self, score_CB, bias, positive_CB, row_C, inverse_C, inverse_B, column_B):
-        # halved by adding log(2) to vectors, which is cheaper than to halve matrices
-        likely_CB = ops.exp(score_CB - ops.expand_dims(row_C + HALF, 1)) + ops.exp(score_CB - (column_B + HALF))
-        kept = 0.5 * (1 - self.smoothing)
-        slope_CB = likely_CB - positive_CB * (ops.expand_dims(kept * inverse_C, 1) + kept * inverse_B)
-        return slope_CB - self.smoothing / column_B.shape[0] if self.smoothing else slope_CB
+    def _slope(self, score_CB, bias, group_CG, group_BG, inverse_C, inverse_B, column_B):
+        likely_CB, kept = self.softmax(score_CB) + ops.exp(score_CB - column_B), 1 - self.smoothing
+        slope_CB = likely_CB - self.targets(group_CG, group_BG, kept * inverse_C, kept * inverse_B)
+        return slope_CB - 2 * self.smoothing / column_B.shape[0] if self.smoothing else slope_CB
 
     def _negative_slope(self, negative_T, present_T, column_B):
-        return 0.5 * ops.exp(excluding(negative_T, present_T) - self.ranks.own(column_B)) * present_T
+        return ops.exp(excluding(negative_T, present_T) - self.ranks.own(column_B)) * present_T
 
     def _bias_slope(self, slope_CB):
         return 0.0
@@ -151,21 +151,24 @@ class BlockwiseSigmoid(Blockwise):
 
     def construct(self, text, mask, image, scale, bias, group_TG, group_BG, negative_T, present_T):
         texts, batch, size = text.shape[0], image.shape[0], self.size(text, image)
-        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_TG, size)
+        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_TG + 1, size) - 1
         valid_KC, total = self._valid(text, size), (ops.softplus(negative_T) * present_T).sum()
+        one_C, one_B = ops.ones((size,), ms.float32), ops.ones((batch,), ms.float32)
         k = Tensor(0, ms.int32)
         while k < text_KC.shape[0]:
             cosine_CB = self.score(ops.gather(text_KC, k, 0), ops.gather(mask_KC, k, 0), image)
             score_CB = ops.cast(cosine_CB, ms.float32) * scale + bias
-            loss_CB = ops.softplus(score_CB) - positives(ops.gather(group_KC, k, 0), group_BG) * score_CB
+            positive_CB = self.targets(ops.gather(group_KC, k, 0), group_BG, 0 * one_C, one_B)
+            loss_CB = ops.softplus(score_CB) - positive_CB * score_CB
             if text_KC.shape[0] * size > texts:
                 loss_CB = loss_CB * ops.gather(valid_KC, k, 0)
             total = total + loss_CB.sum()
             k = k + 1
-        return total / batch, present_T, present_T, present_T, present_T
+        return total / batch, present_T, present_T, present_T
 
-    def _slope(self, score_CB, bias, positive_CB, row_C, inverse_C, inverse_B, column_B):
-        return ops.sigmoid(score_CB + bias) - positive_CB
+    def _slope(self, score_CB, bias, group_CG, group_BG, inverse_C, inverse_B, column_B):
+        one_C, one_B = ops.ones(group_CG.shape[:1], ms.float32), ops.ones(group_BG.shape[:1], ms.float32)
+        return ops.sigmoid(score_CB + bias) - self.targets(group_CG, group_BG, 0 * one_C, one_B)
 
     def _negative_slope(self, negative_T, present_T, column_B):
         return ops.sigmoid(negative_T) * present_T
@@ -187,6 +190,12 @@ def cut(x, size):
     if missing:
         x = ops.concat((x, ops.zeros((missing,) + x.shape[1:], x.dtype)))
     return x.reshape((-1, size) + x.shape[1:])
+
+
+def uncut(blocks, count):
+    """The first ``count`` rows of blocks (K, C, ...)."""
+    rows = blocks.reshape((-1,) + blocks.shape[2:])
+    return rows if rows.shape[0] == count else rows[:count]
 
 
 def put(blocks, k, block):

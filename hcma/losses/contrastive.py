@@ -4,7 +4,10 @@ InfoNCE is that of van den Oord et al. (2018) as in CLIP (Radford et al., 2021),
 (Zhai et al., 2023).
 """
 import mindspore as ms
-from mindspore import ops
+from mindspore import nn, ops
+
+from hcma import backend
+from hcma.kernels import cells as compiled
 
 # Added to a score that takes no part in a softmax.
 EXCLUDED = -1e4
@@ -19,6 +22,18 @@ def positives(group_CG, column_group_BG):
     for kind in range(1, group_CG.shape[1]):
         same_CB = ops.logical_or(same_CB, ops.equal(group_CG[:, kind:kind + 1], column_group_BG[:, kind]))
     return ops.cast(same_CB, ms.float32)
+
+
+class Targets(nn.Cell):
+    """``row (C,) + column (B,)`` for the ``positives`` of two groups, else 0, (C, B) float32, without gradient."""
+
+    def construct(self, group_CG, column_group_BG, row_C, column_B):
+        return positives(group_CG, column_group_BG) * (ops.expand_dims(row_C, 1) + column_B)
+
+
+def targets():
+    """A cell ``Targets``."""
+    return compiled.Targets() if backend.compiles_kernels() else Targets()
 
 
 def info_nce(score_BB, positive_BB, negative_B=None, present_B=None, smoothing=0.0):

@@ -9,6 +9,7 @@ import pytest
 from mindspore import Tensor, nn, ops
 
 from hcma.kernels import build, cells
+from hcma.losses import contrastive
 from hcma.models import convolution, scores
 
 pytestmark = pytest.mark.skipif(build.library() is None, reason='no C++ compiler')
@@ -69,6 +70,14 @@ def test_what_is_not_finite_comes_through(value):
     np.testing.assert_array_equal(word_best[1], expected)
     row = Tensor([[1.0, value, 2.0]], ms.float32)
     assert np.isnan(cells.LayerNorm(1e-5)(row, Tensor([1.0] * 3), Tensor([0.0] * 3))[0].asnumpy()).all()
+
+
+@pytest.mark.parametrize('rows, columns, kinds', [(1, 1, 1), (5, 19, 2), (300, 150, 3)])
+def test_targets_are_their_twins(rows, columns, kinds):
+    own, other = (Tensor(RNG.integers(0, 9, (n, kinds)) * 2 ** 40) for n in (rows, columns))
+    shares = tensors((rows,), (columns,))
+    found, expected = (cell(own, other, *shares).asnumpy() for cell in (cells.Targets(), contrastive.Targets()))
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize('shape', [(1, 1), (7, 5), (3, 5, 64), (300, 130)])
