@@ -5,6 +5,7 @@ from mindspore import Tensor, mutable, nn, ops
 
 from hcma import backend
 from hcma.kernels import cells
+from hcma.losses.contrastive import Targets
 from hcma.models.scores import BestMatches
 
 RNG = np.random.default_rng(0)
@@ -78,6 +79,15 @@ class BothMaxima(nn.Cell):
         return best_patch, best_word
 
 
+class Difference(nn.Cell):
+    """A matrix less a row or a column, ten times; the first number of it."""
+
+    def construct(self, x, vector):
+        for _ in range(10):
+            x = x - vector
+        return x[0, 0]
+
+
 class Total(nn.Cell):
     """Takes a tuple of Tensors."""
 
@@ -90,11 +100,14 @@ def pairs():
     columns, kernel = _random(36864, 27), _random(27, 16)
     word, patch = _random(64, 24, 64), _random(64, 36, 64)
     total, ones = Total(), np.ones((64, 64), np.float32)
+    less, scores, row, column = Difference(), _random(512, 8192), _random(1, 8192), _random(512, 1)
     return [
         ('product of 36,864 x 27 x 16 with gradient: ops.matmul, ops.MatMul',
          *_calls((Product(), FlaggedProduct()), columns, kernel)),
         ('maxima over 64 x 24 x 64 x 36 with gradient: automatic, scattered',
          *_calls((Maxima(), BothMaxima(BestMatches())), word, patch)),
+        ('512 x 8,192 less a number for each row, for each column, ten times',
+         lambda: less(scores, column).asnumpy(), lambda: less(scores, row).asnumpy()),
         ('a tuple of new Tensors given to a compiled cell: plain, mutable',
          lambda: total((Tensor(ones), Tensor(ones))).asnumpy(),
          lambda: total(mutable((Tensor(ones), Tensor(ones)))).asnumpy()),
@@ -104,11 +117,16 @@ def pairs():
 
 def _compiled(word, patch):
     rows, gain, shift = _random(2304, 64), _random(64), _random(64)
+    group, share = Tensor(RNG.integers(0, 2 ** 62, (2048, 2))), _random(2048)
+    standard, compiled = Targets(), cells.Targets()
     return [
         ('maxima over 64 x 24 x 64 x 36 with gradient: scattered, compiled',
          *_calls((BothMaxima(BestMatches()), BothMaxima(cells.BestMatches())), word, patch)),
         ('layer norm of 2,304 x 64 with gradient: MindSpore\'s, compiled',
          *_calls((First(ops.LayerNorm(-1, -1, 1e-5)), First(cells.LayerNorm(1e-5))), rows, gain, shift)),
+        ('positives among 2,048 pairs with two ids each: MindSpore\'s, compiled',
+         lambda: standard(group, group, share, share).asnumpy(),
+         lambda: compiled(group, group, share, share).asnumpy()),
         ('softmax of 64 x 4 x 36 x 36 with gradient: MindSpore\'s, compiled',
          *_calls((ops.Softmax(-1), cells.Softmax()), _random(64, 4, 36, 36))),
     ]
