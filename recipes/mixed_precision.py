@@ -5,9 +5,8 @@
 Trains word-patch alignment with negatives and twins, which learns its scenes all but completely, in fp32 and with
 images and texts in ``--precision`` (bf16 is for Ascend). Measures fine-grained choices, retrieval, the time of a step,
 and the peak memory of a process that trains random batches; for a card, ``hcma.plan`` counts activations and the
-largest batch in 64 GiB. On CPU 16 bits are slower and save nothing: what
-can be shown there is that the accuracy is kept. Runs that are done are kept: start again to go on. Writes
-mixed_precision.json, .md, .png and losses.png into DIR.
+largest batch in 64 GiB. On CPU 16 bits are slower and save nothing: what can be shown there is that the accuracy is
+kept. Runs that are done are kept: start again to go on. Writes mixed_precision.json, .md, .png and losses.png into DIR.
 """
 import argparse
 import sys

@@ -72,7 +72,8 @@ def excluding(negative_B, present_B):
 
 
 def _target(positive, smoothing):
-    return (1 - smoothing) * positive / positive.sum(-1, keepdims=True) + smoothing / positive.shape[1]
+    target = positive / positive.sum(-1, keepdims=True)
+    return (1 - smoothing) * target + smoothing / positive.shape[1] if smoothing else target
 
 
 def _one_way(score, target):
