@@ -5,7 +5,7 @@ As in ALBEF (Li et al., 2021), the head sees pairs that the cosines already find
 import mindspore as ms
 from mindspore import nn, ops
 
-from hcma.models.layers import LayerNorm, Linear
+from hcma.models.layers import LayerNorm, Linear, mean_of_words
 from hcma.models.transformer import MLP, CrossAttention
 
 
@@ -45,7 +45,7 @@ class Fusion(nn.Cell):
     def construct(self, text, image):
         word_BLD, _ = self._fused(text, image)
         _, mask_BL, sentence_BD = text
-        mean_BD = (word_BLD * ops.expand_dims(mask_BL, -1)).sum(1) / ops.maximum(mask_BL.sum(1, keepdims=True), 1.0)
+        mean_BD = mean_of_words(word_BLD, mask_BL)
         x = self.norm(ops.concat((mean_BD, sentence_BD * ops.cast(self.adapt(image[1]), ms.float32)), -1))
         return ops.cast(self.out(ops.relu(self.hidden(x))).reshape(-1), ms.float32)
 

@@ -5,7 +5,7 @@ from mindspore import Tensor, nn, ops
 
 from hcma.models.convolution import Convolution
 from hcma.models.directions import patch_directions
-from hcma.models.layers import LayerNorm, Linear
+from hcma.models.layers import LayerNorm, Linear, weighted_sum
 from hcma.models.lora import freeze, linear_of
 from hcma.models.transformer import MLP, CrossAttention, blocks_of
 
@@ -122,7 +122,9 @@ class ImageEncoder(nn.Cell):
         x = self.norm(x)
         if self.has_class:
             return x[:, 1:], x[:, 0]
-        return x, x.mean(1) if self.attention_pool is None else self.attention_pool(x)
+        if self.attention_pool is not None:
+            return x, self.attention_pool(x)
+        return x, weighted_sum(ops.full(x.shape[:2], 1 / x.shape[1], dtype=x.dtype), x)
 
     def _chosen(self, kept_BK):
         """One row of zeros and a one for each kept patch, (B, K, P); the class token is kept as well.

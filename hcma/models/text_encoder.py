@@ -4,7 +4,7 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from hcma.models.directions import word_directions
-from hcma.models.layers import LayerNorm
+from hcma.models.layers import LayerNorm, weighted_sum
 from hcma.models.lora import freeze, linear_of
 from hcma.models.transformer import EXCLUDED, Block, PostNormBlock, blocks_of
 
@@ -54,13 +54,13 @@ class TextEncoder(nn.Cell):
                 words = x
         if self.norm is not None:
             words, x = self.norm(words), self.norm(x)
-        return words, word_mask, (x * ops.expand_dims(self._share(present, length), -1)).sum(1)
+        return words, word_mask, weighted_sum(self._share(present, length), x)
 
     def _share(self, present_BL, length_B1):
-        """What share of the sentence each position has, (B or 1, L)."""
+        """What share of the sentence each position has, (B, L)."""
         if self.pool == 'mean':
             return present_BL / ops.maximum(length_B1, 1)
         if self.pool == 'class':
             return present_BL * ops.cast(self.index < 1, ms.float32)
-        place = length_B1 - 1 if self.pool == 'end' else self.last
+        place = length_B1 - 1 if self.pool == 'end' else ops.zeros_like(length_B1) + self.last
         return ops.cast(ops.equal(self.index, place), ms.float32)

@@ -4,7 +4,7 @@ The head works on the encoders' outputs, so any aligned model can carry it, whic
 """
 from mindspore import nn, ops
 
-from hcma.models.layers import Init, LayerNorm, Linear, softmax
+from hcma.models.layers import Init, LayerNorm, Linear, mean_of_words, softmax
 from hcma.models.towers import Projection
 from hcma.models.transformer import MLP, CrossAttention
 
@@ -58,12 +58,6 @@ class WordPatchJoin(nn.Cell):
         context_BLD = self.context(self.softmax(SHARPNESS * self.cosine(word_BLE, patch_BPE)), patch_BPD)
         return ops.concat((mean_of_words(x, mask_BL), patch_BPD.mean(1),
                            mean_of_words(context_BLD * word_BLD, mask_BL), mean_of_words(context_BLD, mask_BL)), 1)
-
-
-def mean_of_words(x_BLD, mask_BL):
-    """The mean over the words that the mask keeps, (B, D); zeros for a text without words."""
-    weight_BL = mask_BL / ops.maximum(mask_BL.sum(1, keepdims=True), 1.0)
-    return (x_BLD * ops.expand_dims(weight_BL, -1)).sum(1)
 
 
 class AnswerMLP(nn.Cell):
