@@ -24,7 +24,7 @@ def main():
     arguments = _parser().parse_args()
     local = arguments.local_ranks or arguments.ranks
     port = _port(arguments, local)
-    _require_shared(arguments)
+    load_recipe(arguments.recipe, arguments.overrides).train.require_shares(arguments.ranks)
     require_rank_table(os.environ.get('RANK_TABLE_FILE'), arguments.ranks)
     for name, value in ASCEND.items():
         os.environ.setdefault(name, value)
@@ -63,14 +63,6 @@ def _port(arguments, local):
     if arguments.node == 0:
         require_free(arguments.port)
     return arguments.port
-
-
-def _require_shared(arguments):
-    """What every rank would refuse is refused once."""
-    recipe = load_recipe(arguments.recipe, arguments.overrides)
-    if recipe.train.batch_size % arguments.ranks:
-        raise InputError(f'train.batch_size: {recipe.train.batch_size} cannot be shared by {arguments.ranks} ranks; '
-                         'take a multiple')
 
 
 if __name__ == '__main__':

@@ -6,6 +6,7 @@ from typing import Literal, Optional
 
 from pydantic import Field, field_validator, model_validator
 
+from hcma.errors import InputError
 from hcma.recipe_distill import Distill
 from hcma.recipe_loss import Loss, Term
 from hcma.recipe_model import Model, PositiveInt
@@ -137,6 +138,12 @@ class Train(Section):
         """The batch size of an epoch, the first being 0."""
         warmup = self.batch_warmup
         return warmup.batch_size if warmup is not None and epoch < warmup.epochs else self.batch_size
+
+    def require_shares(self, ranks):
+        """Raise ``InputError`` where a batch cannot be cut into equal parts for so many ``ranks``."""
+        for key, size in (('batch_size', self.batch_size), ('batch_warmup.batch_size', self.batch_size_of(0))):
+            if size % ranks:
+                raise InputError(f'train.{key}: {size} cannot be shared by {ranks} ranks; take a multiple')
 
 
 class Evaluate(Section):

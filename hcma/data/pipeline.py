@@ -19,7 +19,6 @@ from hcma.data.regions import Regions
 from hcma.data.shards import row_places
 from hcma.data.teaching import Seen
 from hcma.data.twins import twin_groups, twin_order
-from hcma.errors import InputError
 
 _RECORD = ['image', 'captions', 'row', 'group']
 AT_ONCE = 1 << 20  # rows that MindSpore is told at once: it holds a list of them, some 60 bytes each
@@ -51,9 +50,7 @@ class TrainingBatches:
         if teacher is not None:
             self.columns += teacher.columns
         self.dropping, self.regions = Dropping(recipe), Regions(recipe.model)
-        for key, size in (('batch_size', recipe.train.batch_size), ('batch_warmup.batch_size', self.size(0))):
-            if size % ranks:
-                raise InputError(f'train.{key}: {size} cannot be shared by {ranks} devices; take a multiple')
+        recipe.train.require_shares(ranks)
         self.workers = usable_workers(recipe.data.workers)
         self.decoder = Decoder(recipe.model.image.pixels, recipe.model.image.fit)
         captions = Captions(recipe.model, tokenizer)

@@ -168,7 +168,7 @@ def test_without_randomness_a_sample_is_the_whole_picture(batches, tmp_path):
 
 
 def test_a_batch_that_ranks_cannot_share_is_refused(batches):
-    with pytest.raises(InputError, match='train.batch_size: 6 cannot be shared by 4 devices'):
+    with pytest.raises(InputError, match='train.batch_size: 6 cannot be shared by 4 ranks'):
         batches(ranks=4)
 
 
