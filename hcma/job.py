@@ -13,6 +13,8 @@ import psutil
 from hcma.errors import InputError
 
 FAILED = re.compile(r'Worker process (\d+) exit with exception\. Error code: (-?\d+)')
+# MindSpore's threads end after its log levels are gone, and then say so whatever GLOG_v is.
+INFO = re.compile(rb'^\[INFO\] .*\n?', re.MULTILINE)
 LAST_LINES = 20
 STOPPED = 130  # the exit code of a run that was asked to stop
 
@@ -61,8 +63,9 @@ class Job:
                 with open(first, 'rb') as file:
                     file.seek(shown)
                     text = file.read()
+                text = text if over else _without_begun(text)
                 shown += len(text)
-                sys.stderr.write(text.decode('utf-8', 'replace'))
+                sys.stderr.write(INFO.sub(b'', text).decode('utf-8', 'replace'))
                 sys.stderr.flush()
             if over:
                 return
@@ -170,9 +173,15 @@ def _environment(process):
         return {}
 
 
+def _without_begun(text):
+    """``text`` but for a line of MindSpore's log that has no end yet."""
+    end = text.rfind(b'\n') + 1
+    return text[:end] if text.startswith(b'[', end) else text
+
+
 def _last_lines(log):
     try:
-        lines = log.read_text(encoding='utf-8', errors='replace').splitlines()
+        lines = INFO.sub(b'', log.read_bytes()).decode('utf-8', 'replace').splitlines()
     except OSError:
         return '(there is none)'
     return '\n'.join(lines[-LAST_LINES:])
