@@ -57,9 +57,14 @@ def everyone(*values):
     return own if ranks() == 1 else ops.AllGather()(Tensor(own)).asnumpy()
 
 
+def of_rank(owner, array):
+    """The array that rank ``owner`` gives, on the host; every rank must call it, with one of that shape and type."""
+    return ops.Broadcast(owner)((Tensor(array),))[0].asnumpy()
+
+
 def any_rank(flag):
     """Whether ``flag`` is true on any rank; every rank must call it."""
-    return bool(everyone(flag).any())
+    return bool(everyone(bool(flag)).any())
 
 
 def require_same(**values):
@@ -116,6 +121,23 @@ class Ranks(nn.Cell):
     def total(self, x):
         """The sum over all ranks; without gradient."""
         return self.all_reduce(ops.stop_gradient(x)) if self.count > 1 else ops.stop_gradient(x)
+
+
+class SumInOrder(nn.Cell):
+    """Sums tensors over the ranks, the last first, as a backward pass makes them: in this order on every rank.
+
+    For graphs that differ between ranks. MindSpore's own ``DistributedGradReducer`` leaves the order open.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.all_reduce = ops.AllReduce()
+
+    def construct(self, tensors):
+        summed = ()
+        for tensor in tensors[::-1]:
+            summed = (self.all_reduce(ops.depend(tensor, summed[0]) if summed else tensor),) + summed
+        return summed
 
 
 class _GatherOnCPU(nn.Cell):

@@ -86,6 +86,7 @@ class Train(Section):
     weight_decay: float = Field(default=0.05, ge=0)
     decay_embeddings: bool = False
     compile_cache: bool = Field(default=False, description='keep the compiled step on disk for the next run')
+    shard_optimizer: bool = Field(default=False, description='of many ranks each keeps the moments of its own weights')
     layer_decay: float = Field(default=1.0, gt=0, le=1, description='of lr for every block further from the output')
     clip_norm: float = Field(default=1.0, gt=0)
     loss_scale: LossScale = LossScale()

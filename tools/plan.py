@@ -30,14 +30,15 @@ def main():
                         help="products in the recipe's types over float32 weights, or the type of products, activations"
                         ' and weights (default: %(default)s)')
     parser.add_argument('--no-masters', action='store_true', help='16-bit weights without float32 masters')
-    parser.add_argument('--optimizer', choices=['device', 'sharded', 'host'], default='device',
-                        help='where moments and masters are (default: %(default)s)')
+    parser.add_argument('--optimizer', choices=['device', 'sharded', 'host'],
+                        help="where moments and masters are (default: what the recipe's train.shard_optimizer says)")
     parser.add_argument('--json', metavar='FILE', help='write the plan there as well, in bytes')
     arguments = parser.parse_args()
     recipe = load_recipe(arguments.recipe, arguments.overrides)
     _check(recipe, arguments)
+    optimizer = {} if arguments.optimizer is None else {'optimizer': arguments.optimizer}
     setting = setting_of(recipe, device=arguments.device, devices=arguments.devices, compute=arguments.compute,
-                         masters=not arguments.no_masters, optimizer=arguments.optimizer)
+                         masters=not arguments.no_masters, **optimizer)
     result = plan(recipe, setting, (arguments.memory or DEVICES[arguments.device]) * GIB)
     print(plan_table(result))
     if arguments.json:
@@ -57,8 +58,8 @@ def _check(recipe, arguments):
                          'divisor, or another train.batch_size')
     if arguments.no_masters and arguments.compute in ('recipe', 'fp32'):
         raise InputError('--no-masters: masters are for 16-bit weights; add --compute bf16')
-    if arguments.device == 'cpu' and (arguments.compute not in ('recipe', 'fp32') or arguments.optimizer != 'device'
-                                      or arguments.devices > 1):
+    if arguments.device == 'cpu' and (arguments.compute not in ('recipe', 'fp32') or arguments.devices > 1
+                                      or arguments.optimizer not in (None, 'device')):
         raise InputError('--device cpu: one process in fp32 with its optimizer is all that was measured there; '
                          'leave out --compute, --optimizer and --devices')
 

@@ -22,7 +22,8 @@ class Setting:
     ``compute`` 'recipe' is what hcma does: products in the types of the recipe's section ``precision``, weights in
     float32. fp32, fp16 and bf16 are the type of products, activations and weights; with a 16-bit type trained weights
     have float32 ``masters``, or not. The ``optimizer`` state (moments, masters) is on the 'device', 'sharded' over all
-    ``devices``, or on the 'host'. Micro-batches of None are whole batches, the encoders together in one graph.
+    ``devices`` with each parameter's on one, or on the 'host'. Micro-batches of None are whole batches, the encoders
+    together in one graph.
     """
     device: str = 'ascend-910b'
     compute: str = 'recipe'
@@ -57,9 +58,11 @@ class Needs:
 
 
 def setting_of(recipe, **options):
-    """The ``Setting`` of a recipe: its micro-batches, and ``options``."""
-    micro = {name: getattr(recipe.train, name, None) for name in ('image_micro_batch', 'text_micro_batch')}
-    return Setting(**{**micro, **options})
+    """The ``Setting`` of a recipe: its micro-batches, whether its optimizer is sharded, and ``options``."""
+    given = {name: getattr(recipe.train, name, None) for name in ('image_micro_batch', 'text_micro_batch')}
+    if recipe.train.shard_optimizer:
+        given['optimizer'] = 'sharded'
+    return Setting(**{**given, **options})
 
 
 def usable(setting, memory):
@@ -90,7 +93,9 @@ def _on_card(recipe, setting):
     size, sizes = _SIZES.get(setting.compute, 4), _sizes(recipe, setting)
     counts = parts(recipe)
     trained = sum(part.trained for part in counts)
-    off, share = setting.optimizer == 'host', setting.devices if setting.optimizer == 'sharded' else 1
+    off, largest, kept = setting.optimizer == 'host', max(part.largest for part in counts), trained
+    if setting.optimizer == 'sharded':  # what the fullest device keeps
+        kept = max(trained / setting.devices, largest)
     masters = size == 2 and setting.masters and not off
     gradient = 4 if size == 4 or masters else 2
     held = activations(recipe, setting)
@@ -103,11 +108,11 @@ def _on_card(recipe, setting):
         levels = min(levels, SCORE_BLOCK * len(recipe.loss.levels))
     everyone = batch * setting.devices * gathered(recipe) if setting.devices > 1 else 0
     return Needs(weights=size * sum(part.total for part in counts) + _copies(recipe, setting),
-                 masters=4 * trained * masters / share,
-                 gradients=gradient * trained, optimizer=0 if off else 8 * trained / share,
+                 masters=4 * kept * masters,
+                 gradients=gradient * trained, optimizer=0 if off else 8 * kept,
                  features=8 * (_features(recipe) + everyone),
                  loss=levels + _bytes(fusion(recipe, batch), sizes['loss']),
-                 workspace=2 * gradient * max(part.largest for part in counts), **held)
+                 workspace=2 * gradient * largest, **held)
 
 
 def _sizes(recipe, setting):

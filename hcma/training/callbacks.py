@@ -126,14 +126,11 @@ class Checkpoints(Callback):
             return
         self.log.flush(run)  # the log never lags behind a checkpoint
         self.saved = run.cur_step_num
-        if distributed.is_first():
-            self._write(run)
-
-    def _write(self, run):
         progress = {'step': str(run.cur_step_num), 'data': self.task.fingerprint, 'monitor': self.monitor.state()}
         save_checkpoint(checkpoint_path(self.run_dir, run.cur_step_num), run.train_network, self.task.recipe,
                         self.task.tokenizer, progress, self.task.files)
-        keep_newest(self.run_dir, self.train.keep_checkpoints)
+        if distributed.is_first():
+            keep_newest(self.run_dir, self.train.keep_checkpoints)
 
 
 class StopOnSignal(Callback):

@@ -15,10 +15,12 @@ from safetensors.numpy import save_file
 from hcma.data.questions import Answers
 from hcma.data.tokenizer import load_tokenizer
 from hcma.data.whole import appearing_folder
+from hcma.distributed import is_first
 from hcma.errors import InputError
 from hcma.models.hcma import build_model
 from hcma.models.vqa import build_vqa
 from hcma.recipe_io import dump_recipe, load_recipe
+from hcma.training.sharding import moments_of_all, names_elsewhere
 
 MODEL, STATE, RECIPE, TOKENIZER = 'model.safetensors', 'state.safetensors', 'recipe.yaml', 'tokenizer.json'
 ANSWERS = 'answers.json'
@@ -28,14 +30,17 @@ _NAME = re.compile(r'step_(\d{8})')
 def save_checkpoint(folder, step_cell, recipe, tokenizer, progress, files=None):
     """Write checkpoint ``folder``; ``progress`` is a dict that comes back from ``load_state``.
 
-    ``files`` are further files by name, such as a VQA run's answers.
+    ``files`` are further files by name, such as a VQA run's answers. Every rank must call it; the first one writes.
     """
-    model = step_cell.network.model
+    moments = moments_of_all(step_cell.optimizer)
+    if not is_first():
+        return
+    model, state = step_cell.network.model, {**_arrays(_state(step_cell)), **moments}
     # One entry: safetensors writes several in an order that changes from save to save.
     metadata = {'progress': json.dumps(progress)}
     with appearing_folder(folder, True, MODEL) as partial:
         _write(Path(partial), _arrays(model.get_parameters()), recipe, tokenizer)
-        save_file(_arrays(_state(step_cell)), Path(partial) / STATE, metadata=metadata)
+        save_file(state, Path(partial) / STATE, metadata=metadata)
         for name, text in (files or {}).items():
             (Path(partial) / name).write_text(text, encoding='utf-8')
 
@@ -91,7 +96,10 @@ def described(folder):
 def load_state(folder, step_cell):
     """Put the weights and the training state of checkpoint ``folder`` into ``step_cell``; returns its ``progress``."""
     restore(step_cell.network.model.get_parameters(), folder / MODEL)
-    return json.loads(restore(_state(step_cell), folder / STATE)['progress'])
+    arrays, metadata = read_arrays(folder / STATE)
+    elsewhere = names_elsewhere(step_cell.optimizer)
+    fill(_state(step_cell), {name: array for name, array in arrays.items() if name not in elsewhere}, folder / STATE)
+    return json.loads(metadata['progress'])
 
 
 def checkpoints(run_dir):

@@ -6,7 +6,8 @@ from mindspore import Tensor, ops
 from mindspore.train.callback import Callback
 from tqdm import tqdm
 
-from hcma.training.checkpoint import checkpoint_step, checkpoints, load_state
+from hcma import distributed
+from hcma.training.checkpoint import checkpoint_path, checkpoint_step, checkpoints, load_state
 from hcma.training.diagnosis import NonFinite, first_nonfinite
 from hcma.training.troubles import FLOOR, Detector, Trouble
 
@@ -15,9 +16,9 @@ class StabilityMonitor(Callback):
     """Examines every step's metrics and, now and then, all weights; warns, lowers the rate, rolls back, or stops.
 
     It looks after steps that are multiples of ``stability.look_every``, and before every checkpoint of the schedule,
-    so what it does is a function of the steps alone; after every step while the loss scale is so low that it could
-    reach its floor before the next look. ``state()`` is what a checkpoint keeps, ``restore(state)`` goes on from it. A
-    run that has to stop gets ``run.failure``, a sentence.
+    so what it does is a function of the steps alone, and the same on every rank; after every step while the loss scale
+    is so low that it could reach its floor before the next look. ``state()`` is what a checkpoint keeps,
+    ``restore(state)`` goes on from it. A run that has to stop gets ``run.failure``, a sentence.
     """
 
     def __init__(self, run_dir, recipe, log, step):
@@ -67,10 +68,15 @@ class StabilityMonitor(Callback):
                 self._answer(trouble, run, context)
                 if trouble.action in ('rollback', 'stop'):  # the rows after it are of weights that are gone
                     return
-        names = self.nonfinite.names() if checks else []
-        if names:
+        if checks:
+            self._check_weights(run, context)
+
+    def _check_weights(self, run, context):
+        names = self.nonfinite.names()
+        if distributed.any_rank(names):
+            first = f'the weight {names[0]}' if names else 'a weight of another rank'
             trouble = Trouble('nonfinite_weights', run.cur_step_num, self.stability.nonfinite,
-                              {'first': f'the weight {names[0]}', 'tensors': len(names)})
+                              {'first': first, 'tensors': len(names)})
             self._answer(trouble, run, context)
 
     def _answer(self, trouble, run, context):
@@ -110,9 +116,14 @@ class StabilityMonitor(Callback):
         return {'to': checkpoint_step(good)}
 
     def _good_checkpoint(self):
-        """The newest checkpoint whose weights were seen to train on, or None."""
-        return next((path for path in reversed(checkpoints(self.run_dir))
-                     if checkpoint_step(path) < self.detector.last_good), None)
+        """The newest checkpoint whose weights were seen to train on, or None.
+
+        The first rank tells the others, which may look before it has written one.
+        """
+        found = next((checkpoint_step(path) for path in reversed(checkpoints(self.run_dir))
+                      if checkpoint_step(path) < self.detector.last_good), -1)
+        step = int(distributed.everyone(found)[0, 0])
+        return None if step < 0 else checkpoint_path(self.run_dir, step)
 
     def _set_rate(self, now):
         factor = self.stability.lr_factor if now < self.lowered_until else 1.0

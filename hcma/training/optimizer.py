@@ -7,6 +7,9 @@ import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from mindspore.nn.learning_rate_schedule import LearningRateSchedule
 
+from hcma import distributed
+from hcma.training.sharding import owners
+
 _adam = ops.MultitypeFuncGraph('adam')
 # An encoder's blocks by number, and what comes before them.
 _ENCODER = re.compile(r'(.*encoder)\.(?:blocks\.(\d+)|embedding|position|class_embedding|stem|input_norm)(?:\.|$)')
@@ -43,17 +46,22 @@ class AdamW(nn.Cell):
     ``lr_factor`` multiplies the schedule's rate; the host may change it between steps. ``rates`` are the parameters'
     shares of the learning rate, 1 where they are left out.
     ``construct(gradients)`` updates everything in place and counts the step, which drives the schedule too.
+
+    With ``owners``, a rank for each parameter, a rank has moments only of those that it owns and updates only these;
+    then it sends them to the others. Without, every rank updates all.
     """
 
-    def __init__(self, parameters, decays, schedule, betas, eps, rates=None):
+    def __init__(self, parameters, decays, schedule, betas, eps, rates=None, owners=()):
         super().__init__(auto_prefix=False)
-        self.parameters = ParameterTuple(parameters)
-        self.moment1 = self.parameters.clone('moment1', 'zeros')
-        self.moment2 = self.parameters.clone('moment2', 'zeros')
+        self.parameters, self.owners = ParameterTuple(parameters), tuple(owners)
+        self.own = tuple(at for at in range(len(parameters)) if not owners or owners[at] == distributed.rank())
+        own = ParameterTuple([parameters[at] for at in self.own])
+        self.moment1, self.moment2 = own.clone('moment1', 'zeros'), own.clone('moment2', 'zeros')
         for moment in self.moment1 + self.moment2:
             moment.requires_grad = False
-        self.decays = tuple(Tensor(decay, ms.float32) for decay in decays)
-        self.rates = tuple(Tensor(rate, ms.float32) for rate in rates or [1.0] * len(parameters))
+        rates = rates or [1.0] * len(parameters)
+        self.decays = tuple(Tensor(decays[at], ms.float32) for at in self.own)
+        self.rates = tuple(Tensor(rates[at], ms.float32) for at in self.own)
         self.schedule = schedule
         self.lr_factor = Parameter(Tensor(1.0, ms.float32), name='lr_factor', requires_grad=False)
         self.step = Parameter(Tensor(0, ms.int32), name='step', requires_grad=False)
@@ -62,6 +70,7 @@ class AdamW(nn.Cell):
         self.eps = eps
         self.adam = ops.AdamWeightDecay()
         self.map = ops.HyperMap()
+        self.senders = tuple(ops.Broadcast(rank) for rank in range(distributed.ranks())) if owners else ()
 
     def learning_rate(self):
         """The rate that the next update will use, a float32 scalar."""
@@ -73,8 +82,26 @@ class AdamW(nn.Cell):
         grown1, grown2 = -ops.expm1(count * self.log_betas[0]), ops.sqrt(-ops.expm1(count * self.log_betas[1]))
         lr, shrink = self.learning_rate() * grown2 / grown1, grown1 / grown2
         update = ops.partial(_adam, self.adam, lr, self.beta1, self.beta2, self.eps * grown2, shrink)
-        done = self.map(update, self.rates, self.decays, gradients, self.parameters, self.moment1, self.moment2)
+        done = count
+        if self.own:
+            gradients = tuple([gradients[at] for at in self.own])
+            parameters = tuple([self.parameters[at] for at in self.own])
+            done = self.map(update, self.rates, self.decays, gradients, parameters, self.moment1, self.moment2)
+        if self.owners:
+            done = self.send(done)
         return ops.depend(ops.assign(self.step, self.step + 1), done)
+
+    def send(self, done):
+        """Every owner's parameters to all ranks, after ``done``.
+
+        One after the other, for ranks that send in different orders wait for ever; and each by itself, for of several
+        at once MindSpore's PYNATIVE mode sends the first alone (2.10, on CPU).
+        """
+        for at in range(len(self.owners)):
+            parameter = self.parameters[at]
+            sent = self.senders[self.owners[at]]((ops.depend(parameter, done),))
+            done = ops.depend(done, ops.assign(parameter, sent[0]))
+        return done
 
 
 def build_optimizer(network, train, total_steps, peak=None):
@@ -83,7 +110,9 @@ def build_optimizer(network, train, total_steps, peak=None):
     decays = [train.weight_decay if decays_weight(p, train.decay_embeddings) else 0.0 for p in parameters]
     schedule = WarmupCosine(peak or train.lr, total_steps, round(train.warmup * total_steps), train.final_lr)
     rates = layer_rates([parameter.name for parameter in parameters], train.layer_decay)
-    return AdamW(parameters, decays, schedule, train.betas, train.eps, rates)
+    ranks = distributed.ranks()
+    shared = owners(parameters, ranks) if train.shard_optimizer and ranks > 1 else ()
+    return AdamW(parameters, decays, schedule, train.betas, train.eps, rates, shared)
 
 
 def layer_rates(names, decay):

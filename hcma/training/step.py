@@ -2,7 +2,7 @@
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
-from hcma.distributed import Ranks
+from hcma.distributed import Ranks, SumInOrder
 from hcma.training.clock import Clock
 
 # The squares of scaled gradients up to ten million are still finite. No type of 16 bits can use as much.
@@ -42,6 +42,8 @@ class HCMATrainStep(nn.TrainOneStepCell):
         self.learns_weights = getattr(network.model, 'log_variance', None) is not None
         self.clip_norm = clip_norm
         self.ranks = Ranks()
+        if optimizer.owners:
+            self.grad_reducer = SumInOrder()
         self.loss_scale = Parameter(Tensor(loss_scale_manager.get_loss_scale(), ms.float32), name='loss_scale',
                                     requires_grad=False)
         self.update_loss_scale = loss_scale_manager.get_update_cell()
@@ -78,8 +80,9 @@ class HCMATrainStep(nn.TrainOneStepCell):
         lr = self.optimizer.learning_rate()
         scale = self.loss_scale + 0.0  # a copy: the parameter itself changes below
         gradients = self.grad_reducer(gradients)
+        losses = self.ranks.total(ops.depend(ops.concat((loss.reshape(1), parts)), gradients))
         norm = ops.sqrt(ops.addn(self.map(ops.partial(_square_sum, self.square), gradients))) / scale
-        finite = ops.isfinite(norm)
+        finite = ops.isfinite(ops.depend(norm, losses))  # ranks add up gradients, then losses, then send weights
         if finite:
             factor = ops.minimum(self.clip_norm / (norm + 1e-6), Tensor(1.0, ms.float32)) / scale
             self.optimizer(self.map(ops.partial(_multiply, factor), gradients))
@@ -88,7 +91,6 @@ class HCMATrainStep(nn.TrainOneStepCell):
         overflow = ops.logical_not(finite)
         self.update_loss_scale(self.loss_scale, overflow)
         ops.assign(self.loss_scale, ops.minimum(self.loss_scale, MAX_LOSS_SCALE))
-        losses = self.ranks.total(ops.concat((loss.reshape(1), parts)))
         row = (losses, *steering, norm.reshape(1), scale.reshape(1),
                ops.cast(overflow, ms.float32).reshape(1), lr.reshape(1))
         return losses[0], ops.concat(row)

@@ -18,6 +18,7 @@ from hcma.training.optimizer import build_optimizer
 from hcma.training.precision import compute_types, is_mixed, set_precision
 from hcma.training.run_folder import begin_run, open_run, update_metrics
 from hcma.training.scheduler import scheduler_of
+from hcma.training.split import SplitTrainStep
 from hcma.training.staged import StagedTrainStep
 from hcma.training.step import HCMATrainStep
 from hcma.training.tasks import task_of
@@ -142,14 +143,15 @@ def build_step(recipe, vocab_size, total_steps):
 
 
 def step_of(network, recipe, total_steps):
-    """The training step of ``network``, in one graph or in stages, in the types of ``recipe.precision``."""
+    """The training step of ``network``, in one graph, in two or in stages, in the types of ``recipe.precision``."""
     train = recipe.train
     set_precision(network, recipe.precision)
     peak = train.lr * (recipe.precision.lr_scale if is_mixed(recipe.precision) else 1)
     optimizer = build_optimizer(network, train, total_steps, peak)
     manager = DynamicLossScaleManager(train.loss_scale.initial, train.loss_scale.factor, train.loss_scale.window)
     if not train.is_staged:
-        return HCMATrainStep(network, optimizer, manager, train.clip_norm).set_train()
+        kind = SplitTrainStep if optimizer.owners else HCMATrainStep
+        return kind(network, optimizer, manager, train.clip_norm).set_train()
     return StagedTrainStep(network, optimizer, manager, train.clip_norm, train.image_micro_batch,
                            train.text_micro_batch).set_train()
 

@@ -88,7 +88,12 @@ def test_what_is_said_to_save_saves_what_it_should():
     recipe, plain = recipe_of(model={'preset': 'vit_b32'}), Setting()
     base, trained = needs(recipe, plain), sum(part.trained for part in parts(recipe))
     assert (base.weights, base.gradients, base.optimizer) == (4 * trained, 4 * trained, 8 * trained)
-    assert needs(recipe, replace(plain, optimizer='sharded', devices=8)).optimizer == trained
+    largest = max(part.largest for part in parts(recipe))
+    for devices in (1, 2, 8):  # each parameter's moments are on one device
+        kept = 8 * max(trained / devices, largest)
+        assert needs(recipe, replace(plain, optimizer='sharded', devices=devices)).optimizer == kept
+        of_recipe = recipe_of({'shard_optimizer': True}, model={'preset': 'vit_b32'})
+        assert needs(of_recipe, setting_of(of_recipe, devices=devices)).optimizer == kept
     half = replace(plain, compute='bf16')
     assert needs(recipe, half).weights + needs(recipe, half).masters == 6 * trained
     assert needs(recipe, replace(half, masters=False)).total == needs(recipe, half).total - 6 * trained - (
