@@ -8,7 +8,7 @@ import re
 import shutil
 from pathlib import Path
 
-from mindspore import Tensor, dtype_to_nptype
+from mindspore import Tensor, dtype_to_nptype, ops
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -95,10 +95,12 @@ def described(folder):
 
 def load_state(folder, step_cell):
     """Put the weights and the training state of checkpoint ``folder`` into ``step_cell``; returns its ``progress``."""
-    restore(step_cell.network.model.get_parameters(), folder / MODEL)
+    weights, _ = read_arrays(folder / MODEL)
     arrays, metadata = read_arrays(folder / STATE)
     elsewhere = names_elsewhere(step_cell.optimizer)
-    fill(_state(step_cell), {name: array for name, array in arrays.items() if name not in elsewhere}, folder / STATE)
+    arrays = {name: array for name, array in arrays.items() if name not in elsewhere}
+    fill(step_cell.network.model.get_parameters(), weights, folder / MODEL, in_place=True)
+    fill(_state(step_cell), arrays, folder / STATE, in_place=True)
     return json.loads(metadata['progress'])
 
 
@@ -160,8 +162,12 @@ def read_arrays(path):
         raise InputError(f'{path}: cannot be read ({error}); take another checkpoint') from None
 
 
-def fill(parameters, arrays, path):
-    """Set all ``parameters`` from ``arrays``, which must be the same names, shapes and types, or set none."""
+def fill(parameters, arrays, path, in_place=False):
+    """Set all ``parameters`` from ``arrays``, which must be the same names, shapes and types, or set none.
+
+    ``in_place`` is for those of a graph that has run: with new memory it does not go on as from these values (MindSpore
+    2.10 on CPU; a rolled-back run kept moments that its updates never reached).
+    """
     parameters = {parameter.name: parameter for parameter in parameters}
     wrong = [f'{name} is missing' for name in sorted(parameters.keys() - arrays.keys())]
     wrong += [f'{name} is not in this model' for name in sorted(arrays.keys() - parameters.keys())]
@@ -176,7 +182,11 @@ def fill(parameters, arrays, path):
         more = f' and {len(wrong) - 5} more' if len(wrong) > 5 else ''
         raise InputError(f'{path}: does not fit the model: {"; ".join(wrong[:5])}{more}')
     for name, array in arrays.items():
-        parameters[name].set_data(Tensor(array, parameters[name].dtype))
+        value = Tensor(array, parameters[name].dtype)
+        if in_place:
+            ops.assign(parameters[name], value)
+        else:
+            parameters[name].set_data(value)
 
 
 def _arrays(parameters):

@@ -1,5 +1,5 @@
 """Callbacks that spoil a run as a wrong update, a bad picture or a power cut would."""
-from mindspore import Tensor
+from mindspore import Tensor, ops
 from mindspore.train.callback import Callback
 
 
@@ -13,7 +13,7 @@ class Poison(Callback):
         run = run_context.original_args()
         if run.cur_step_num + 1 == self.at:
             (found,) = (p for p in run.train_network.get_parameters() if p.name == self.name)
-            found.set_data(Tensor(found.asnumpy() * self.factor, found.dtype))
+            ops.assign(found, Tensor(found.asnumpy() * self.factor, found.dtype))
 
 
 class Stop(Callback):

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from mindspore import Tensor
+from mindspore import Tensor, ops
 from safetensors.numpy import load_file
 
 from hcma import backend, cli, distributed
@@ -63,7 +63,7 @@ def trained(case, folder):
     rows = [step(*(column[own] for column in columns))[1].asnumpy() for columns in batches(recipe, negatives)]
     kept(step, recipe, folder, 1)
     for parameter in step.get_parameters():
-        parameter.set_data(Tensor(np.zeros(parameter.shape), parameter.dtype))
+        ops.assign(parameter, Tensor(np.zeros(parameter.shape), parameter.dtype))
     load_state(checkpoint_path(folder, 1), step)
     kept(step, recipe, folder, 2)
     if distributed.is_first():

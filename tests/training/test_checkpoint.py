@@ -70,6 +70,23 @@ def test_every_weight_moment_count_and_scale_comes_back_to_the_bit(trained, fres
     assert same(values(trained), values(fresh))
 
 
+@pytest.mark.graph
+@pytest.mark.parametrize('parts', [{}, {'image_micro_batch': 2}])
+def test_a_graph_that_has_run_goes_on_from_what_is_loaded(parts, make_recipe, make_batch, tokenizer, tmp_path):
+    model = {'image': {'stem': 'patchify', 'patch_size': 8, 'depth': 0}, 'text': {'depth': 0}}
+    recipe = make_recipe(model=model, loss={'levels': ['sentence_global']}, train={'batch_size': 4, **parts})
+    step = build_step(recipe, tokenizer.vocab_size, 10)
+    first, second, wrong = (make_batch(recipe, 4, seed) for seed in range(3))
+    step(*first)
+    save_checkpoint(tmp_path / 'after_first', step, recipe, tokenizer, PROGRESS)
+    step(*second)
+    expected = values(step)
+    step(*wrong)
+    load_state(tmp_path / 'after_first', step)
+    step(*second)
+    assert same(values(step), expected)
+
+
 def test_the_files_hold_every_parameter_once(trained, saved):
     model, state = load_file(saved / MODEL), load_file(saved / STATE)
     assert not model.keys() & state.keys()
