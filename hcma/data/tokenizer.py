@@ -1,11 +1,13 @@
 """Captions to token ids of one fixed length: a byte-level BPE trained on the captions, or a given tokenizer.json."""
 import itertools
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from hcma.data.clean import clean
+from hcma.data.words import OWN_CUTS, OWN_NORMALIZER, WordIds
 from hcma.errors import InputError
 
 PAD, BEGIN, END = '<|pad|>', '<|begin|>', '<|end|>'
@@ -39,11 +41,9 @@ class CaptionTokenizer:
     def encode(self, captions):
         """A list of N captions to ids (N, length) int32, padding after the end token, and their lengths (N,) int32."""
         ids = np.full((len(captions), self.length), self.padding, np.int32)
-        lengths = np.zeros(len(captions), np.int32)
-        for row, encoding in enumerate(self._encodings(captions)):
-            tokens = [*self.begin, *encoding.ids[:self.room], self.end]
-            lengths[row] = len(tokens)
-            ids[row, :lengths[row]] = tokens
+        rows = [[*self.begin, *tokens[:self.room], self.end] for tokens in self._tokens(captions)]
+        lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+        ids[np.arange(self.length) < lengths[:, None]] = list(itertools.chain.from_iterable(rows))
         return ids, lengths
 
     def encode_one(self, caption):
@@ -76,10 +76,15 @@ class CaptionTokenizer:
 
     def count_truncated(self, captions):
         """How many of ``captions`` lose tokens."""
-        return sum(len(encoding.ids) > self.room for encoding in self._encodings(captions))
+        return sum(len(tokens) > self.room for tokens in self._tokens(captions))
 
-    def _encodings(self, captions):
-        return self.tokenizer.encode_batch(list(map(self._cleaned, captions)), add_special_tokens=False)
+    @cached_property
+    def word_ids(self):
+        """Made with the first caption, when the tokenizer has all of its special tokens."""
+        return WordIds(self.tokenizer)
+
+    def _tokens(self, captions):
+        return self.word_ids([self._cleaned(caption) for caption in captions])
 
     def _cleaned(self, caption):
         return clean(caption) if self.cleans else caption
@@ -99,18 +104,9 @@ class CaptionTokenizer:
 
 
 def train_tokenizer(captions, vocab_size, length, **framing):
-    """A byte-level BPE of at most ``vocab_size`` tokens; lower case, so that a word has one form, NFC for Chinese.
-
-    Chinese characters stand alone, as in BERT: there are no spaces to stop at, so tokens would grow into whole phrases
-    of which the data has too few of each.
-    """
+    """A byte-level BPE of at most ``vocab_size`` tokens; lower case, so that a word has one form, NFC for Chinese."""
     tokenizer = Tokenizer(models.BPE())
-    # A space makes a first word the same token as a later one; the byte level would put one before every character.
-    tokenizer.normalizer = normalizers.Sequence([
-        normalizers.NFC(), normalizers.Lowercase(), normalizers.Prepend(' '),
-        normalizers.Replace(Regex(r'^ (?=\p{Han})'), '')])
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(r'\p{Han}'), 'isolated'),
-                                                       pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tokenizer.normalizer, tokenizer.pre_tokenizer = OWN_NORMALIZER, OWN_CUTS
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=[PAD, BEGIN, END], show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())

@@ -3,15 +3,15 @@ import gzip
 import json
 from pathlib import Path
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from hcma.data.tokenizer import CaptionTokenizer
+from hcma.data.words import CLIP_CUTS, CLIP_NORMALIZER
 from hcma.errors import InputError
 from hcma.interop.files import read_json
 
 BEGIN, END = '<|startoftext|>', '<|endoftext|>'
 FILES = ('tokenizer.json', 'vocab.json', 'vocab.txt', 'bpe_simple_vocab_16e6.txt.gz')
-_CLIP_WORDS = r"""'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"""
 # OpenAI's file of merges holds more than its vocabulary has room for: 512 bytes and 2 special tokens come besides.
 _CLIP_MERGES = 49152 - 256 - 2
 
@@ -47,11 +47,7 @@ def clip_tokenizer(vocabulary, merges):
     """CLIP's tokenizer of ``vocabulary`` {token: id} and ``merges`` [(left, right)]."""
     tokenizer = Tokenizer(models.BPE(vocabulary, merges, continuing_subword_prefix='', end_of_word_suffix='</w>',
                                      unk_token=END, fuse_unk=False))
-    tokenizer.normalizer = normalizers.Sequence([
-        normalizers.NFC(), normalizers.Replace(Regex(r'\s+'), ' '), normalizers.Lowercase()])
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(_CLIP_WORDS), 'removed', invert=True),
-        pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tokenizer.normalizer, tokenizer.pre_tokenizer = CLIP_NORMALIZER, CLIP_CUTS
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([BEGIN, END])
     tokenizer.post_processor = processors.RobertaProcessing(
