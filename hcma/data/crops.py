@@ -1,16 +1,19 @@
-"""JPEG bytes to pictures of one fixed size, with MindSpore's C++ operations.
+"""JPEG bytes to pictures of one fixed size, by Pillow, which lets other threads run while it decodes and resizes.
 
 Where a training crop lies is a pure function of (seed, epoch, row): the same sample looks the same whatever the
 number of workers or devices, and however often the run was resumed.
 """
+import functools
+import io
 import math
 from typing import NamedTuple
 
-import mindspore.dataset.vision as vision
 import numpy as np
 from PIL import Image
 
 _ATTEMPTS = 10
+_SCALES = 8, 4, 2  # that a JPEG decoder can leave out of each side
+LEAST = 2  # pixels of a crop that it leaves for each of the model's, each way
 
 
 def sample_generator(seed, epoch, row):
@@ -31,22 +34,36 @@ class View(NamedTuple):
 
 
 class Decoder:
-    """Decodes to (H, W, 3) uint8; PILCUBIC equals Pillow's antialiased bicubic resize to the bit.
+    """Decodes to (H, W, 3) uint8, resized by Pillow's antialiased bicubic filter.
 
     ``pixels`` (H, W) and ``fit``, how a whole picture takes that shape, are those of the recipe's ``model.image``. Fits
-    other than 'square' are by Pillow itself: where the sides change by different factors, it may resize the height
-    first, and the C++ operation never does (up to 11 levels apart). They come before any cut, as the projects have it
-    whose weights are converted.
+    other than 'square' come before any cut, as the projects have it whose weights are converted.
     """
 
     def __init__(self, pixels, fit='square'):
         self.pixels, self.fit = pixels, fit
-        self.decode = vision.Decode()
-        self.resize = vision.Resize(pixels, vision.Inter.PILCUBIC)
 
     def decoded(self, jpeg):
         """All of a JPEG's picture (height, width, 3) uint8."""
-        return self.decode(np.frombuffer(jpeg, np.uint8))
+        return np.asarray(opened(jpeg))
+
+    def crop(self, image, view):
+        """What the ``View`` shows of a picture that was ``opened`` and not yet decoded.
+
+        Like ``see``, but that the decoder leaves out pixels (by its own filter, at 1/2, 1/4 or 1/8) of which the crop
+        has several for each of the model's. The least that it leaves is ``LEAST`` for each, each way.
+        """
+        (width, height), scale = image.size, crop_scale(view, self.pixels)
+        if scale > 1:
+            image.draft(None, (width // scale, height // scale))
+        left, top = view.left / scale, view.top / scale
+        right, bottom = left + view.width / scale, top + view.height / scale
+        # Cut first: the filter must not see what the crop does not show.
+        first, upper = int(left), int(top)
+        cut = image.crop((first, upper, math.ceil(right), math.ceil(bottom)))
+        cut = cut.resize(self.pixels[::-1], Image.Resampling.BICUBIC,
+                         (left - first, top - upper, right - first, bottom - upper))
+        return np.array(cut.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if view.mirrored else cut)
 
     def whole(self, picture):
         """A picture (height, width, 3) uint8 in the model's shape, as in evaluation."""
@@ -64,8 +81,19 @@ class Decoder:
         """What the ``View`` shows of a picture (height, width, 3) uint8."""
         cut = picture[view.top:view.top + view.height, view.left:view.left + view.width]
         if cut.shape[:2] != self.pixels:
-            cut = self.resize(np.ascontiguousarray(cut))
+            cut = resized(np.ascontiguousarray(cut), *self.pixels)
         return np.ascontiguousarray(cut[:, ::-1] if view.mirrored else cut)
+
+
+def opened(jpeg):
+    """A packed JPEG as an ``Image`` that is decoded when its pixels are asked for."""
+    return Image.open(io.BytesIO(jpeg), formats=('JPEG',))
+
+
+def crop_scale(view, pixels):
+    """By how much a decoder may shrink the picture of which a model of ``pixels`` (H, W) is shown the ``view``."""
+    return next((scale for scale in _SCALES
+                 if view.height >= LEAST * scale * pixels[0] and view.width >= LEAST * scale * pixels[1]), 1)
 
 
 def covering(height, width, pixels):
@@ -93,17 +121,23 @@ def random_view(height, width, generator, area, aspect, flip, pixels):
 
 def resized(picture, height, width):
     """A picture (., ., 3) uint8 at (height, width, 3) by Pillow's bicubic resize."""
-    return np.asarray(Image.fromarray(picture).resize((width, height), Image.Resampling.BICUBIC))
+    return np.array(Image.fromarray(picture).resize((width, height), Image.Resampling.BICUBIC))
 
 
 def random_box(height, width, generator, area, aspect, pixels):
     """A (top, left, height, width) within the picture; its central part where ten draws do not fit."""
+    narrowest, widest = _logarithms(*aspect)
     for _ in range(_ATTEMPTS):
-        count = generator.uniform(*area) * height * width
-        ratio = math.exp(generator.uniform(*np.log(aspect))) * (pixels[1] / pixels[0])
+        count = (area[0] + (area[1] - area[0]) * generator.random()) * height * width
+        ratio = math.exp(narrowest + (widest - narrowest) * generator.random()) * (pixels[1] / pixels[0])
         box_width, box_height = round(math.sqrt(count * ratio)), round(math.sqrt(count / ratio))
         if 0 < box_width <= width and 0 < box_height <= height:
             top = int(generator.integers(height - box_height + 1))
             left = int(generator.integers(width - box_width + 1))
             return top, left, box_height, box_width
     return central_view(height, width, pixels)[:4]
+
+
+@functools.lru_cache
+def _logarithms(*numbers):
+    return np.log(numbers).tolist()

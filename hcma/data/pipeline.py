@@ -6,11 +6,10 @@ import os
 import sys
 
 import mindspore.dataset as ds
-import mindspore.dataset.vision as vision
 import numpy as np
 
 from hcma.data.captions import Captions, moved
-from hcma.data.crops import Decoder, random_view, sample_generator
+from hcma.data.crops import Decoder, opened, random_view, sample_generator
 from hcma.data.dropping import Dropping
 from hcma.data.meta import read_meta, shard_paths
 from hcma.data.pack import read_captions, read_twins
@@ -67,13 +66,15 @@ class TrainingBatches:
         order = self.order(number).reshape(self.steps(number), self.ranks, -1)[start:, self.rank]
         steps = max(1, AT_ONCE // order.shape[1])
         for first in range(0, len(order), steps):
-            data = self._samples(self.recipe.augmentation(number), order[first:first + steps].reshape(-1))
-            batches = data.batch(order.shape[1], drop_remainder=True)
-            yield from batches.create_tuple_iterator(num_epochs=1)
+            rows = order[first:first + steps].reshape(-1)
+            yield from self._batches(self.recipe.augmentation(number), rows, order.shape[1]).create_tuple_iterator(
+                num_epochs=1)
 
     def samples(self, augmentation, rows):
-        """Iterate over the samples of ``rows``, in order, as that augmentation draws them, each a list of arrays."""
-        return self._samples(augmentation, rows).create_tuple_iterator(num_epochs=1, output_numpy=True)
+        """Iterate over the samples of ``rows``, in order, as that augmentation draws them, each a tuple of arrays."""
+        batches = self._batches(augmentation, rows, self.train.batch_size)
+        for columns in batches.create_tuple_iterator(num_epochs=1, output_numpy=True):
+            yield from zip(*columns)
 
     def size(self, epoch):
         """How many pairs are in a batch of that epoch, of all ranks together."""
@@ -91,18 +92,32 @@ class TrainingBatches:
             return twin_order(self.groups, steps, size, generator)
         return generator.permutation(self.rows)[:steps * size]
 
-    def _samples(self, augmentation, order):
+    def _batches(self, augmentation, order, size):
         ds.config.set_prefetch_size(self.data.prefetch)
         places = row_places(order, len(self.paths), self.rows)
         data = ds.MindDataset(self.paths, columns_list=self.read, sampler=ds.SubsetSampler(places),
                               num_parallel_workers=1)
-        data = data.map(vision.Decode(), 'image', num_parallel_workers=1)
-        data = data.map(Sample(self, augmentation), self.read, self.columns, num_parallel_workers=self.workers)
-        return data.project(self.columns)
+        # With input_columns, MindSpore wants to see as many parameters: without, the call gets all of those read.
+        return data.project(self.read).batch(size, per_batch_map=Batch(Sample(self, augmentation)),
+                                             output_columns=self.columns, num_parallel_workers=self.workers)
+
+
+class Batch:
+    """The map operation: records, a list for each column, to the columns of a batch.
+
+    One call for a batch: where MindSpore calls Python for every sample, that takes longer than the sample itself.
+    """
+
+    def __init__(self, sample):
+        self.sample = sample
+
+    def __call__(self, *columns_and_place):
+        samples = [self.sample(*record) for record in zip(*columns_and_place[:-1])]
+        return tuple(map(np.stack, zip(*samples)))
 
 
 class Sample:
-    """The map operation: one record, its image decoded and its lists as JSON, to the columns of one training sample."""
+    """One record, arrays of its JPEG, of its lists as JSON and of numbers, to the columns of one training sample."""
 
     def __init__(self, batches, augmentation):
         self.data, self.seed, self.augmentation = batches.data, batches.recipe.sample_seed, augmentation
@@ -111,28 +126,29 @@ class Sample:
         self.dropping, self.regions, self.read = batches.dropping, batches.regions, batches.read
         self.teacher = batches.teacher
 
-    def __call__(self, image, *fields):
-        record = dict(zip(self.read[1:], fields))
-        captions, chunks = json.loads(str(record['captions'])), json.loads(str(record.get('chunks', '{}')))
-        generator = sample_generator(self.seed, self.augmentation, int(record['row']))
+    def __call__(self, jpeg, *fields):
+        record = dict(zip(self.read[1:], (field.item() for field in fields)))
+        captions, chunks = json.loads(record['captions']), json.loads(record.get('chunks', '{}'))
+        generator = sample_generator(self.seed, self.augmentation, record['row'])
         caption = captions[int(generator.integers(len(captions)))]
-        data, (height, width) = self.data, image.shape[:2]
+        image, data = opened(jpeg), self.data
+        width, height = image.size
         view = random_view(height, width, generator, data.crop_area, data.crop_aspect, data.flip, self.decoder.pixels)
         # What follows is drawn last, so that pictures and captions are those of a run without it.
         texts = [self.encode(caption, _own(chunks, caption))]
         if 'negatives' in record:
-            negative = self._negative(caption, captions, json.loads(str(record['negatives'])), chunks, generator)
+            negative = self._negative(caption, captions, json.loads(record['negatives']), chunks, generator)
             texts.append(negative or _none(texts[0]))
         kept, texts = self.dropping(texts, generator)
-        given = json.loads(str(record.get('boxes', '[]')))
+        given = json.loads(record.get('boxes', '[]'))
         boxes = self.regions(given, view, height, width)
         group = np.array([record['group'], caption_group(caption)], np.int64)
         wrong = _apart(*texts) if 'negatives' in record else ()
         taught = ()
         if self.teacher is not None:
-            taught = self.teacher(Seen(self.augmentation, int(record['row']), image, view, caption,
+            taught = self.teacher(Seen(self.augmentation, record['row'], jpeg, height, width, view, caption,
                                        _own(chunks, caption), given))
-        return (self.decoder.see(image, view), *boxes, *kept, *texts[0], group, *wrong, *taught)
+        return (self.decoder.crop(image, view), *boxes, *kept, *texts[0], group, *wrong, *taught)
 
     def _negative(self, caption, captions, negatives, chunks, generator):
         """A wrong text as columns, or None."""

@@ -5,15 +5,17 @@ import numpy as np
 
 from hcma.data.alignment import Alignment
 from hcma.data.captions import Captions
-from hcma.data.crops import Decoder, View
+from hcma.data.crops import Decoder, View, opened
 from hcma.data.regions import Regions
 
 
 class Seen(NamedTuple):
-    """A sample as it was drawn: the whole picture (height, width, 3), what is seen of it, the caption and its parts."""
+    """A sample as it was drawn: the JPEG of ``height`` x ``width``, what is seen of it, the caption and its parts."""
     augmentation: int
     row: int
-    picture: np.ndarray
+    jpeg: np.ndarray
+    height: int
+    width: int
     view: View
     caption: str
     chunks: tuple
@@ -35,8 +37,8 @@ class TeacherInputs:
                              + recipe.text_columns) + ('align',)
 
     def __call__(self, seen):
-        picture = self.decoder.see(seen.picture, seen.view)
-        boxes = self.regions(seen.boxes, seen.view, *seen.picture.shape[:2])
+        picture = self.decoder.crop(opened(seen.jpeg), seen.view)
+        boxes = self.regions(seen.boxes, seen.view, seen.height, seen.width)
         return (picture, *boxes, *self.captions.one(seen.caption, seen.chunks), self.align(seen.caption))
 
 

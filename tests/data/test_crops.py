@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hcma.data.crops import Decoder, random_box, random_view, sample_generator
+from hcma.data.crops import Decoder, View, crop_scale, opened, random_box, random_view, sample_generator
 
 AREA, ASPECT = (0.3, 0.7), (0.8, 1.25)
 SIDE = 16
@@ -123,9 +123,8 @@ def test_the_whole_of_a_picture_is_its_central_square(height, width, box, decode
     data = jpeg(noise(height, width))
     picture = np.asarray(Image.open(io.BytesIO(data)))
     whole = decoder.whole(decoder.decoded(data))
-    assert np.array_equal(whole, pillow_resized(decoder.decode(np.frombuffer(data, np.uint8)), box))
+    assert np.array_equal(whole, pillow_resized(picture, box)), 'decoded as Pillow does, in RGB'
     assert (whole.shape, whole.dtype) == ((SIDE, SIDE, 3), np.uint8)
-    assert np.abs(whole.astype(int) - pillow_resized(picture, box)).mean() < 2, 'decoded as Pillow does, in RGB'
 
 
 @pytest.mark.parametrize('height, width, box', [(40, 61, (0, 5, 40, 50)), (75, 30, (25, 0, 24, 30)),
@@ -147,3 +146,41 @@ def test_the_fits_of_other_projects_take_any_shape(height, width, covering):
     top, left = (covering[0] - 16) // 2, (covering[1] - 20) // 2
     assert np.array_equal(Decoder((16, 20), 'shortest').whole(np.asarray(picture)),
                           larger[top:top + 16, left:left + 20])
+
+
+def photograph(height, width):
+    """Soft shapes, as photographs have them."""
+    small = Image.fromarray(noise(height // 40, width // 40))
+    return np.asarray(small.resize((width, height), Image.Resampling.BICUBIC))
+
+
+@pytest.mark.parametrize('mirrored', [False, True])
+@pytest.mark.parametrize('view', [(0, 0, 40, 60), (3, 5, 30, 31), (9, 0, SIDE, SIDE), (0, 20, 10, 40)], ids=str)
+def test_a_crop_of_few_pixels_is_exactly_the_view_of_the_whole_picture(view, mirrored, decoder):
+    data, view = jpeg(noise(40, 60)), View(*view, mirrored)
+    assert crop_scale(view, SQUARE) == 1
+    assert np.array_equal(decoder.crop(opened(data), view), decoder.see(decoder.decoded(data), view))
+
+
+@pytest.mark.parametrize('mirrored', [False, True])
+@pytest.mark.parametrize('scale, view', [(2, (7, 11, 64, 71)), (4, (1, 0, 133, 140)), (8, (37, 3, 260, 301)),
+                                         (8, (0, 0, 301, 403)), (2, (150, 200, 100, 203))], ids=str)
+def test_a_crop_of_many_pixels_shows_the_same_as_the_whole_picture(scale, view, mirrored, decoder):
+    """Nothing is moved: moved by one pixel it would be less alike."""
+    data, view = jpeg(photograph(301, 403)), View(*view, mirrored)
+    assert crop_scale(view, SQUARE) == scale
+    crop, whole = decoder.crop(opened(data), view).astype(int), decoder.decoded(data)
+    assert crop.shape == (*SQUARE, 3)
+
+    def distance(top, left):
+        moved = np.roll(whole, (top, left), (0, 1))
+        return np.abs(crop - decoder.see(moved, view)).mean()
+    assert distance(0, 0) < 0.7
+    assert all(distance(0, 0) < distance(*by) for by in ((1, 0), (-1, 0), (0, 1), (0, -1)))
+
+
+def test_a_decoder_leaves_two_pixels_for_each_of_the_models():
+    assert [crop_scale(View(0, 0, side, side), (48, 48)) for side in (95, 191, 192, 383, 384, 767, 768, 9999)] == [
+        1, 1, 2, 2, 4, 4, 8, 8]
+    assert crop_scale(View(0, 0, 400, 100), (48, 48)) == 1
+    assert crop_scale(View(0, 0, 200, 400), (48, 96)) == 2
