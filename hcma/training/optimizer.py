@@ -55,8 +55,8 @@ class AdamW(nn.Cell):
         super().__init__(auto_prefix=False)
         self.parameters, self.owners = ParameterTuple(parameters), tuple(owners)
         self.own = tuple(at for at in range(len(parameters)) if not owners or owners[at] == distributed.rank())
-        own = ParameterTuple([parameters[at] for at in self.own])
-        self.moment1, self.moment2 = own.clone('moment1', 'zeros'), own.clone('moment2', 'zeros')
+        self.updated = ParameterTuple([parameters[at] for at in self.own])
+        self.moment1, self.moment2 = (self.updated.clone(name, 'zeros') for name in ('moment1', 'moment2'))
         for moment in self.moment1 + self.moment2:
             moment.requires_grad = False
         rates = rates or [1.0] * len(parameters)
@@ -82,11 +82,11 @@ class AdamW(nn.Cell):
         grown1, grown2 = -ops.expm1(count * self.log_betas[0]), ops.sqrt(-ops.expm1(count * self.log_betas[1]))
         lr, shrink = self.learning_rate() * grown2 / grown1, grown1 / grown2
         update = ops.partial(_adam, self.adam, lr, self.beta1, self.beta2, self.eps * grown2, shrink)
+        if self.owners:  # picking takes long to compile
+            gradients = tuple([gradients[at] for at in self.own])
         done = count
         if self.own:
-            gradients = tuple([gradients[at] for at in self.own])
-            parameters = tuple([self.parameters[at] for at in self.own])
-            done = self.map(update, self.rates, self.decays, gradients, parameters, self.moment1, self.moment2)
+            done = self.map(update, self.rates, self.decays, gradients, self.updated, self.moment1, self.moment2)
         if self.owners:
             done = self.send(done)
         return ops.depend(ops.assign(self.step, self.step + 1), done)

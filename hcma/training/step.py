@@ -42,7 +42,8 @@ class HCMATrainStep(nn.TrainOneStepCell):
         self.learns_weights = getattr(network.model, 'log_variance', None) is not None
         self.clip_norm = clip_norm
         self.ranks = Ranks()
-        if optimizer.owners:
+        self.in_order = bool(optimizer.owners)  # gradients, then losses, then weights: ranks must not differ in that
+        if self.in_order:
             self.grad_reducer = SumInOrder()
         self.loss_scale = Parameter(Tensor(loss_scale_manager.get_loss_scale(), ms.float32), name='loss_scale',
                                     requires_grad=False)
@@ -80,9 +81,10 @@ class HCMATrainStep(nn.TrainOneStepCell):
         lr = self.optimizer.learning_rate()
         scale = self.loss_scale + 0.0  # a copy: the parameter itself changes below
         gradients = self.grad_reducer(gradients)
-        losses = self.ranks.total(ops.depend(ops.concat((loss.reshape(1), parts)), gradients))
+        losses = ops.concat((loss.reshape(1), parts))
+        losses = self.ranks.total(ops.depend(losses, gradients) if self.in_order else losses)
         norm = ops.sqrt(ops.addn(self.map(ops.partial(_square_sum, self.square), gradients))) / scale
-        finite = ops.isfinite(ops.depend(norm, losses))  # ranks add up gradients, then losses, then send weights
+        finite = ops.isfinite(ops.depend(norm, losses) if self.in_order else norm)
         if finite:
             factor = ops.minimum(self.clip_norm / (norm + 1e-6), Tensor(1.0, ms.float32)) / scale
             self.optimizer(self.map(ops.partial(_multiply, factor), gradients))
