@@ -38,7 +38,7 @@ class Blockwise(nn.Cell):
 
     def bprop(self, text, mask, image, scale, bias, group_TG, group_BG, negative_T, present_T, out, dout):
         size = self.size(text, image)
-        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_TG + 1, size) - 1
+        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut_ids(group_TG, size)
         inverse_KC, valid_KC = cut(out[1], size), self._valid(text, size)
         # ops.zeros: with zeros_like a gradient inside a bprop does not compile
         dtext_KC, dimage = ops.zeros(text_KC.shape, ms.float32), ops.zeros(image.shape, ms.float32)
@@ -90,7 +90,7 @@ class BlockwiseSoftmax(Blockwise):
 
     def construct(self, text, mask, image, scale, bias, group_TG, group_BG, negative_T, present_T):
         texts, batch, size = text.shape[0], image.shape[0], self.size(text, image)
-        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_TG + 1, size) - 1
+        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut_ids(group_TG, size)
         valid_KC = self._valid(text, size)
         none_KC, one_B = ops.zeros(text_KC.shape[:2], ms.float32), ops.ones((batch,), ms.float32)
         row_KC = own_KC = count_KC = none_KC
@@ -151,7 +151,7 @@ class BlockwiseSigmoid(Blockwise):
 
     def construct(self, text, mask, image, scale, bias, group_TG, group_BG, negative_T, present_T):
         texts, batch, size = text.shape[0], image.shape[0], self.size(text, image)
-        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut(group_TG + 1, size) - 1
+        text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut_ids(group_TG, size)
         valid_KC, total = self._valid(text, size), (ops.softplus(negative_T) * present_T).sum()
         one_C, one_B = ops.ones((size,), ms.float32), ops.ones((batch,), ms.float32)
         k = Tensor(0, ms.int32)
@@ -190,6 +190,11 @@ def cut(x, size):
     if missing:
         x = ops.concat((x, ops.zeros((missing,) + x.shape[1:], x.dtype)))
     return x.reshape((-1, size) + x.shape[1:])
+
+
+def cut_ids(group, size):
+    """``cut`` of ids from 0 up, the last block filled up with -1, which nobody has."""
+    return cut(group + 1, size) - 1
 
 
 def uncut(blocks, count):
