@@ -52,9 +52,13 @@ def test_only_products_leave_float32_in_the_compiled_step(operations):
 
 
 @pytest.mark.graph
-def test_scores_of_attention_are_float32_products_and_contexts_are_not(operations):
+def test_scores_of_attention_and_means_are_float32_products_and_contexts_are_not(operations):
     assert types_of(operations, 'BatchMatMul', '/scores-Scores') == {'Float32'}
-    assert types_of(operations, 'BatchMatMul', outside='/scores-Scores') == {'Float16'}
+    assert types_of(operations, 'BatchMatMul', '-TextEncoder/BatchMatMul') == {'Float32'}  # all means are named so
+    for context in ('-SelfAttention/BatchMatMul', '-CrossAttention/BatchMatMul'):
+        assert types_of(operations, 'BatchMatMul', context, FORWARD_ONLY) == {'Float16'}, context
+    backward = [types[0] for operation, types, scope in operations if '/Grad_BatchMatMul/BatchMatMul' in scope]
+    assert sorted(backward) == ['Float16'] * 6 + ['Float32'] * 3  # two of each context, one of each mean
 
 
 @pytest.mark.graph
