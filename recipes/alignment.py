@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from hcma import cli
-from hcma.bench.scenes import draw_and_pack
+from hcma.bench.scenes import TWINNED, draw_and_pack
 from hcma.errors import InputError
 from hcma.processes import run_all
 from hcma.recipe_io import load_recipe
@@ -59,8 +59,8 @@ def main():
     plan = dict(OWN if arguments.train else QUICK if arguments.quick else SCENES)
     seeds = range(arguments.seeds or plan['seeds'])
     epochs = arguments.epochs or plan.get('epochs') or load_recipe(data.config).train.epochs
-    if not arguments.train:  # half of the scenes are twins whose captions state a relation
-        draw_and_pack(out, **plan['scenes'], relations=0.5, twins=True, negatives=True, textured=0.5, counts=0.25)
+    if not arguments.train:
+        draw_and_pack(out, **plan['scenes'], **TWINNED)
     variants = arguments.variants or plan['variants']
     at_once = [name for name in variants if not name.endswith(', equal time')]
     train_all(out, [(name, seed, epochs) for seed in seeds for name in at_once])

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from hcma import cli
-from hcma.bench.scenes import draw_and_pack
+from hcma.bench.scenes import TWINNED, draw_and_pack
 from hcma.errors import InputError
 from hcma.recipe_io import load_recipe, parse_recipe
 
@@ -41,8 +41,7 @@ def main():
     out = Path(arguments.out)
     data = Data(out, arguments)
     if not arguments.train:
-        draw_and_pack(out, **(QUICK if arguments.quick else SCENES), relations=0.5, twins=True, negatives=True,
-                      textured=0.5, counts=0.25)
+        draw_and_pack(out, **(QUICK if arguments.quick else SCENES), **TWINNED)
     teacher = arguments.teacher
     if teacher is None:
         teacher = trained(out / 'teacher', load_recipe(CONFIGS / 'teacher_scenes.yaml', data.keys(FALSE_TEXTS)))

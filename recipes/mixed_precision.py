@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from hcma import cli
-from hcma.bench.scenes import draw_and_pack
+from hcma.bench.scenes import TWINNED, draw_and_pack
 from hcma.processes import run_all
 from hcma.recipe_io import load_recipe
 
@@ -37,7 +37,7 @@ def main():
         return run(out, kind, int(seed), int(epochs))
     plan = QUICK if arguments.quick else FULL
     kinds, seeds = ('fp32', arguments.precision), range(plan['seeds'])
-    draw_and_pack(out, **plan['scenes'], relations=0.5, twins=True, negatives=True, textured=0.5, counts=0.25)
+    draw_and_pack(out, **plan['scenes'], **TWINNED)
     train_all(out, [(kind, seed, plan['epochs']) for seed in seeds for kind in kinds])
 
     from hcma.bench.mixed import draw_losses, memory_table

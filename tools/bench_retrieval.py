@@ -33,8 +33,8 @@ def main():
     model = build_model(recipe, recipe.model.text.vocab_size)
     text, image = features(recipe.model, arguments.captions, arguments.images)
     image_group = np.arange(arguments.images)
-    started = time.perf_counter()
     tokenizer = train_tokenizer(['a caption'], recipe.model.text.vocab_size, recipe.model.text.length)
+    started = time.perf_counter()
     retrieval(Encoder(model, recipe, tokenizer), text, image, np.arange(arguments.captions) % arguments.images,
               image_group, weightings(model.levels, {}))
     seconds = time.perf_counter() - started

@@ -7,6 +7,8 @@ from hcma.data.scenes import write_scenes
 from hcma.data.sources import read_pairs
 
 PHOTOGRAPH = 640, 480
+# Half of the scenes are twins whose captions state a relation.
+TWINNED = {'relations': 0.5, 'twins': True, 'negatives': True, 'textured': 0.5, 'counts': 0.25}
 
 
 def draw_and_pack(out, **options):

@@ -69,6 +69,11 @@ class Blockwise(nn.Cell):
         numbers = PER_SCORE + self.score.floats(text.shape, image.shape)
         return block_size(self.floats, text.shape[0], image.shape[0], numbers)
 
+    def _positives(self, group_CG, group_BG):
+        """1 for the pairs that belong together, else 0, (C, B)."""
+        none_C, one_B = ops.zeros(group_CG.shape[:1], ms.float32), ops.ones(group_BG.shape[:1], ms.float32)
+        return self.targets(group_CG, group_BG, none_C, one_B)
+
     def _valid(self, text, size):
         """1 for each text and 0 for what fills up the last block, (K, C, 1)."""
         return cut(ops.ones((text.shape[0], 1), ms.float32), size)
@@ -92,15 +97,14 @@ class BlockwiseSoftmax(Blockwise):
         texts, batch, size = text.shape[0], image.shape[0], self.size(text, image)
         text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut_ids(group_TG, size)
         valid_KC = self._valid(text, size)
-        none_KC, one_B = ops.zeros(text_KC.shape[:2], ms.float32), ops.ones((batch,), ms.float32)
-        row_KC = own_KC = count_KC = none_KC
+        row_KC = own_KC = count_KC = ops.zeros(text_KC.shape[:2], ms.float32)
         drawn_B, top_B = ops.zeros((batch,), ms.float32), ops.full((batch,), -3e38, dtype=ms.float32)
         sum_B, spread = ops.zeros((batch,), ms.float32), ops.zeros((), ms.float32)
         k = Tensor(0, ms.int32)
         while k < text_KC.shape[0]:
             cosine_CB = self.score(ops.gather(text_KC, k, 0), ops.gather(mask_KC, k, 0), image)
             score_CB = ops.cast(cosine_CB, ms.float32) * scale
-            positive_CB = self.targets(ops.gather(group_KC, k, 0), group_BG, none_KC[0], one_B)
+            positive_CB = self._positives(ops.gather(group_KC, k, 0), group_BG)
             # The log-sum of a row, for which subtracting its maximum would take as long as all the rest on CPU.
             row_KC = put(row_KC, k, score_CB[:, 0] - self.log_softmax(score_CB)[:, 0])
             valid_C1 = ops.gather(valid_KC, k, 0)
@@ -153,13 +157,11 @@ class BlockwiseSigmoid(Blockwise):
         texts, batch, size = text.shape[0], image.shape[0], self.size(text, image)
         text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut_ids(group_TG, size)
         valid_KC, total = self._valid(text, size), (ops.softplus(negative_T) * present_T).sum()
-        one_C, one_B = ops.ones((size,), ms.float32), ops.ones((batch,), ms.float32)
         k = Tensor(0, ms.int32)
         while k < text_KC.shape[0]:
             cosine_CB = self.score(ops.gather(text_KC, k, 0), ops.gather(mask_KC, k, 0), image)
             score_CB = ops.cast(cosine_CB, ms.float32) * scale + bias
-            positive_CB = self.targets(ops.gather(group_KC, k, 0), group_BG, 0 * one_C, one_B)
-            loss_CB = ops.softplus(score_CB) - positive_CB * score_CB
+            loss_CB = ops.softplus(score_CB) - self._positives(ops.gather(group_KC, k, 0), group_BG) * score_CB
             if text_KC.shape[0] * size > texts:
                 loss_CB = loss_CB * ops.gather(valid_KC, k, 0)
             total = total + loss_CB.sum()
@@ -167,8 +169,7 @@ class BlockwiseSigmoid(Blockwise):
         return total / batch, present_T, present_T, present_T
 
     def _slope(self, score_CB, bias, group_CG, group_BG, inverse_C, inverse_B, column_B):
-        one_C, one_B = ops.ones(group_CG.shape[:1], ms.float32), ops.ones(group_BG.shape[:1], ms.float32)
-        return ops.sigmoid(score_CB + bias) - self.targets(group_CG, group_BG, 0 * one_C, one_B)
+        return ops.sigmoid(score_CB + bias) - self._positives(group_CG, group_BG)
 
     def _negative_slope(self, negative_T, present_T, column_B):
         return ops.sigmoid(negative_T) * present_T
