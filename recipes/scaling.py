@@ -54,6 +54,7 @@ def draw(measured, clock, path):
     """A panel for each axis: seconds, and the counted operations moved to the last of them."""
     import matplotlib.style
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullLocator
 
     from hcma.report.curves import LOOK
     with matplotlib.style.context(['default', LOOK]):
@@ -64,6 +65,8 @@ def draw(measured, clock, path):
             panel.loglog(values, seconds, 'o-', color='#1d4ed8', label='measured')
             panel.loglog(values, [seconds[-1] * cost / costs[-1] for cost in costs], '--', color='#f97316',
                          label='its mathematics')
+            panel.set_xticks(values, [f'{value:,}' for value in values])
+            panel.xaxis.set_minor_locator(NullLocator())
             panel.set_title(f'{axis}: seconds', fontsize=9)
         figure.axes[0].legend(fontsize=8)
         figure.savefig(path, dpi=120)

@@ -11,6 +11,7 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from hcma import backend
 from hcma.kernels import cells as compiled
+from hcma.models.layers import Bias
 
 KERNEL = 3
 
@@ -71,7 +72,7 @@ class Convolution(nn.Cell):
         fan_in = KERNEL * KERNEL * inputs
         self.weight = init.normal(fan_in, outputs, std=math.sqrt(2 / fan_in))
         self.bias = Parameter(Tensor(np.zeros(outputs, np.float32)))
-        self.product = ops.MatMul()
+        self.product, self.add = ops.MatMul(), Bias()
         self.native = backend.prefers_native_kernels()
         if self.native:
             self.convolve = ops.Conv2D(outputs, KERNEL, pad_mode='pad', pad=1, stride=stride)
@@ -89,4 +90,4 @@ class Convolution(nn.Cell):
             return y + bias
         seen = self.neighbourhoods(x)
         y = self.product(seen.reshape(-1, KERNEL * KERNEL * self.inputs), weight)
-        return (y + bias).reshape(batch, -1, self.outputs)
+        return self.add(y, bias).reshape(batch, -1, self.outputs)

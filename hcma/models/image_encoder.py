@@ -14,17 +14,19 @@ class PixelNorm(nn.Cell):
     """Pictures (B, H, W, 3) in uint8 to float32 with mean and deviation of the channels removed, inside the graph.
 
     Pictures come channels-last: that is how the decoder writes them and how both stems read them, and bytes
-    are a quarter of the traffic to the device.
+    are a quarter of the traffic to the device. Rows of ``width`` pixels take less time than single pixels.
     """
 
-    def __init__(self, mean, deviation):
+    def __init__(self, mean, deviation, width):
         super().__init__()
         deviation = np.array(deviation, np.float32)
-        self.scale = Tensor(1 / (255 * deviation))
-        self.shift = Tensor(np.array(mean, np.float32) / deviation)
+        self.scale = Tensor(np.tile(1 / (255 * deviation), width))
+        self.shift = Tensor(np.tile(-np.array(mean, np.float32) / deviation, width))
+        self.add = ops.BiasAdd()
 
     def construct(self, image_BHW3):
-        return ops.cast(image_BHW3, ms.float32) * self.scale - self.shift
+        rows = ops.cast(image_BHW3, ms.float32).reshape(-1, self.scale.shape[0])
+        return self.add(rows * self.scale, self.shift).reshape(image_BHW3.shape)
 
 
 class ConvolutionStem(nn.Cell):
@@ -92,7 +94,7 @@ class ImageEncoder(nn.Cell):
     def __init__(self, config, init, lora=None):
         super().__init__()
         linear = linear_of(config.train, lora, init)
-        self.pixels = PixelNorm(config.mean, config.deviation)
+        self.pixels = PixelNorm(config.mean, config.deviation, config.pixels[1])
         self.stem = (ConvolutionStem if config.stem == 'convolution' else PatchStem)(config, init)
         self.has_class = config.pool == 'class'
         positions = config.patches + int(self.has_class)

@@ -26,7 +26,7 @@ class LoRALinear(Linear):
     def construct(self, x):
         x = ops.cast(x, self.compute)
         down, up = ops.cast(self.lora_down, self.compute), ops.cast(self.lora_up, self.compute)
-        base = self.product(x, ops.cast(self.weight, self.compute)) + ops.cast(self.bias, self.compute)
+        base = self.add(self.product(x, ops.cast(self.weight, self.compute)), ops.cast(self.bias, self.compute))
         return base + self.factor * self.product(self.product(x, down), up)
 
 
