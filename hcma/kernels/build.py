@@ -10,7 +10,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name('cpu.cpp')
 # Without -ffast-math: NaN and Inf have to come through for the loss scale to work.
-FLAGS = ('-O3', '-march=native', '-std=c++17', '-fopenmp', '-shared', '-fPIC')
+FLAGS = ('-O3', '-march=native', '-std=c++17', '-fno-math-errno', '-fopenmp', '-shared', '-fPIC')
 SWITCH = 'HCMA_KERNELS'  # 0: use MindSpore's own operations only
 
 

@@ -71,22 +71,40 @@ class Targets(nn.Cell):
         return self.forward(group_CG, column_group_BG.swapaxes(0, 1), row_C, column_B)
 
 
-class Neighbourhoods(nn.Cell):
-    """Twin of ``hcma.models.convolution.Neighbourhoods`` for a stride of 1 or 2, in one float32 pass each way."""
+class SquareSum(nn.Cell):
+    """Twin of ``hcma.training.adam.SquareSum``."""
 
-    def __init__(self, pixels, stride):
+    def __init__(self):
         super().__init__()
-        # MindSpore knows the shape of a result by those of the inputs alone, and keeps one rule for all of a name.
-        self.pixels = Tensor(np.zeros(pixels, np.float32))
-        self.places = Tensor(np.zeros([(side - 1) // stride + 1 for side in pixels], np.float32))
-        self.forward = _kernel('neighbourhoods', _windows_shape, _one_float)
-        self.backward = _kernel('neighbourhoods_grad', _pixels_shape, _one_float)
+        self.forward = _kernel('square_sum', _one_number, _one_float)
 
-    def construct(self, x):
-        return ops.cast(self.forward(ops.cast(x, ms.float32), self.pixels, self.places), x.dtype)
+    def construct(self, gradients):
+        return self.forward(*gradients).reshape(())
 
-    def bprop(self, x, out, dout):
-        return (ops.cast(self.backward(ops.cast(dout, ms.float32), self.pixels, self.places), x.dtype),)
+
+class Adam(nn.Cell):
+    """Twin of ``hcma.training.adam.Adam`` in one pass over all weights."""
+
+    def __init__(self, rates, decays):
+        super().__init__()
+        self.rates, self.decays = (Tensor(np.array(numbers, np.float32)) for numbers in (rates, decays))
+        self.forward = _kernel('adam', _one_number, _one_float)
+        self.forward.add_prim_attr('side_effect_mem', True)  # it writes to its inputs
+
+    def construct(self, parameters, moment1, moment2, gradients, numbers):
+        arrays = parameters + moment1 + moment2 + gradients
+        return self.forward(*arrays, self.rates, self.decays, ops.stack(numbers))
+
+
+class GatherSum(nn.Cell):
+    """Twin of ``hcma.models.convolution.GatherSum`` in one float32 pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.forward = _kernel('gather_sum', _gathered_shape, _one_float)
+
+    def construct(self, x_BNC, places_MS):
+        return ops.cast(self.forward(ops.cast(x_BNC, ms.float32), places_MS), x_BNC.dtype)
 
 
 # Shapes and types of the results. MindSpore looks them up by their source, so they cannot be lambdas.
@@ -113,12 +131,12 @@ def _targets_shape(group_CG, group_GB, *_):
     return [group_CG[0], group_GB[1]]
 
 
-def _windows_shape(x_BPC, pixels, places):
-    return [x_BPC[0], places[0] * places[1], 9 * x_BPC[2]]
+def _gathered_shape(x_BNC, places_MS):
+    return [x_BNC[0], places_MS[0], x_BNC[2]]
 
 
-def _pixels_shape(dy_BPC, pixels, places):
-    return [dy_BPC[0], pixels[0] * pixels[1], dy_BPC[2] // 9]
+def _one_number(*_):
+    return [1]
 
 
 def _one_float(*_):

@@ -1,6 +1,5 @@
-// The operations that MindSpore's own CPU kernels are slow at, as custom operations. Every function takes MindSpore's
-// arguments: params are the inputs, then the outputs; 0 means done. Sums run in an order that does not depend on the
-// number of threads. NaN and Inf pass through.
+// Operations that MindSpore's own CPU kernels are slow at. All take MindSpore's arguments: params are the inputs, then
+// the outputs; 0 means done. The order of sums does not depend on the number of threads. NaN and Inf pass through.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -12,26 +11,25 @@ constexpr int64_t kParallelFrom = 1 << 15;  // floats below which threads cost m
 typedef float Floats __attribute__((vector_size(4 * kLanes)));
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
 
-static float *floats(void **params, int number) { return static_cast<float *>(params[number]); }
-static int32_t *integers(void **params, int number) { return static_cast<int32_t *>(params[number]); }
+template <typename Number = float>
+static Number *array(void **params, int number) { return static_cast<Number *>(params[number]); }
+static int64_t size_of(const int64_t *shape, int rank) { return rank ? *shape * size_of(shape + 1, rank - 1) : 1; }
+
+// visit(0) to visit(count - 1), in threads where these are floats enough; 0.
+template <typename Visit> static int parallel(int64_t count, int64_t floats_each, Visit visit) {
+#pragma omp parallel for if (count * floats_each > kParallelFrom)
+  for (int64_t n = 0; n < count; ++n) visit(n);
+  return 0;
+}
 
 // Where x beats best; a NaN always does, and stays.
 static Ints beats(Floats x, Floats best) { return (x > best) | (x != x); }
 
-// (count, width) rows into blocks of kLanes rows, transposed, so that one load holds one column of them.
-static void pack(const float *rows, int64_t count, int64_t width, Floats *packed) {
-  for (int64_t row = 0; row < (count + kLanes - 1) / kLanes * kLanes; ++row) {
-    Floats *block = packed + row / kLanes * width;
-    for (int64_t k = 0; k < width; ++k) block[k][row % kLanes] = row < count ? rows[row * width + k] : 0;
-  }
-}
-
 // The products of kRowsAtOnce rows with a packed block.
 static void multiply(const float *rows, const Floats *packed, int64_t width, Floats *product) {
   Floats sum[kRowsAtOnce] = {};
-  for (int64_t k = 0; k < width; ++k) {
+  for (int64_t k = 0; k < width; ++k)
     for (int64_t row = 0; row < kRowsAtOnce; ++row) sum[row] += rows[row * width + k] * packed[k];
-  }
   std::copy_n(sum, kRowsAtOnce, product);
 }
 
@@ -46,50 +44,37 @@ static void best_lane(Floats value, Ints at, Ints lane, float *best, int32_t *be
   *best = value[0], *best_at = at[0];
 }
 
+template <typename Term> static float sum(int64_t count, Term term) {
+  float total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t k = 0; k < count; ++k) total += term(k);
+  return total;
+}
+
 static void add(float *sum, float factor, const float *row, int64_t width) {
   for (int64_t k = 0; k < width; ++k) sum[k] += factor * row[k];
 }
 
-// Pictures (B, N, C) and a padded convolution's 3 x 3 windows (B, M, 9 C): shapes are of one, (height, width) of
-// both, and of the other, `result`. visit(place in pictures, place in windows, floats) for each row inside a window.
-template <typename Visit>
-static int visit_windows(int64_t **shapes, int64_t channels, float *result, Visit visit) {
-  const int64_t height = shapes[1][0], width = shapes[1][1], down = shapes[2][0], across = shapes[2][1];
-  const int64_t stride = down == height && across == width ? 1 : 2, size = shapes[3][1] * shapes[3][2];
-#pragma omp parallel for if (shapes[0][0] * down * across * 9 * channels > kParallelFrom)
-  for (int64_t b = 0; b < shapes[0][0]; ++b) {
-    std::fill_n(result + b * size, size, 0.0f);
-    for (int64_t window = 0; window < down * across; ++window) {
-      const int64_t left = window % across * stride - 1, top = window / across * stride - 1;
-      const int64_t first = std::max<int64_t>(left, 0), count = std::min(left + 3, width) - first;
-      for (int64_t y = std::max<int64_t>(top, 0); y < std::min(top + 3, height); ++y) {
-        const int64_t place = ((b * down * across + window) * 3 + y - top) * 3 + first - left;
-        visit(((b * height + y) * width + first) * channels, place * channels, count * channels);
-      }
-    }
-  }
-  return 0;
-}
-
 extern "C" {
 #define ARGUMENTS int count, void **params, int *ranks, int64_t **shapes, const char **types, void *stream, void *extra
-
 // word (T, L, E), patch (I, P, E) -> the maxima of their products over patches (T, L, I) and their positions, the
 // maxima over words (T, I, P) and their positions. The products themselves never leave the registers.
 int best_matches(ARGUMENTS) {
-  const float *word = floats(params, 0), *patch = floats(params, 1);
-  float *patch_best = floats(params, 2), *word_best = floats(params, 4);
-  int32_t *patch_at = integers(params, 3), *word_at = integers(params, 5);
+  const float *word = array(params, 0), *patch = array(params, 1);
+  float *patch_best = array(params, 2), *word_best = array(params, 4);
+  int32_t *patch_at = array<int32_t>(params, 3), *word_at = array<int32_t>(params, 5);
   const int64_t texts = shapes[0][0], words = shapes[0][1], width = shapes[0][2];
   const int64_t images = shapes[1][0], patches = shapes[1][1], blocks = (patches + kLanes - 1) / kLanes;
   Ints lane;
   for (int32_t k = 0; k < kLanes; ++k) lane[k] = k;
-  std::vector<Floats> packed(images * blocks * width);
-#pragma omp parallel for if (images * patches * width > kParallelFrom)
-  for (int64_t i = 0; i < images; ++i) pack(patch + i * patches * width, patches, width, &packed[i * blocks * width]);
+  std::vector<Floats> packed(images * blocks * width);  // patches transposed: one load holds kLanes of them
+  parallel(images * blocks * kLanes, width, [&](int64_t row) {
+    const int64_t i = row / (blocks * kLanes), p = row % (blocks * kLanes);
+    for (int64_t k = 0; k < width; ++k)
+      packed[row / kLanes * width + k][row % kLanes] = p < patches ? patch[(i * patches + p) * width + k] : 0;
+  });
   const int64_t padded = (words + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
-#pragma omp parallel for if (texts * words * images * patches > kParallelFrom)
-  for (int64_t t = 0; t < texts; ++t) {
+  return parallel(texts, words * images * patches, [&](int64_t t) {
     std::vector<float> text(padded * width);
     std::copy(word + t * words * width, word + (t + 1) * words * width, text.begin());
     std::vector<Floats> product(padded);
@@ -116,22 +101,20 @@ int best_matches(ARGUMENTS) {
         best_lane(best[l], best_at[l], lane, patch_best + at, patch_at + at);
       }
     }
-  }
-  return 0;
+  });
 }
 
 // word, patch, both positions and the gradients of both maxima -> the gradients of word and patch. Each gradient goes
 // to the one product that won, so the sums are over T L I + T I P rows, not over all products.
 int best_matches_grad(ARGUMENTS) {
-  float *word = floats(params, 0), *patch = floats(params, 1), *from_patch = floats(params, 4);
-  float *from_word = floats(params, 5), *dword = floats(params, 6), *dpatch = floats(params, 7);
-  const int32_t *patch_at = integers(params, 2), *word_at = integers(params, 3);
+  float *word = array(params, 0), *patch = array(params, 1), *from_patch = array(params, 4);
+  float *from_word = array(params, 5), *dword = array(params, 6), *dpatch = array(params, 7);
+  const int32_t *patch_at = array<int32_t>(params, 2), *word_at = array<int32_t>(params, 3);
   const int64_t texts = shapes[0][0], words = shapes[0][1], width = shapes[0][2];
   const int64_t images = shapes[1][0], patches = shapes[1][1];
   std::fill_n(dword, texts * words * width, 0.0f), std::fill_n(dpatch, images * patches * width, 0.0f);
   for (const bool by_text : {true, false}) {  // and by image: no two threads write to the same place
-#pragma omp parallel for if (texts * words * images * patches > kParallelFrom)
-    for (int64_t outer = 0; outer < (by_text ? texts : images); ++outer) {
+    parallel(by_text ? texts : images, words * patches * (by_text ? images : texts), [=](int64_t outer) {
       for (int64_t inner = 0; inner < (by_text ? images : texts); ++inner) {
         const int64_t t = by_text ? outer : inner, i = by_text ? inner : outer;
         auto pull = [&](int64_t l, int64_t p, float slope) {
@@ -145,105 +128,122 @@ int best_matches_grad(ARGUMENTS) {
         const int64_t at = (t * images + i) * patches;
         for (int64_t p = 0; p < patches; ++p) pull(word_at[at + p], p, from_word[at + p]);
       }
-    }
+    });
   }
   return 0;
 }
 
 // x (N, D), gain (D), shift (D), eps (1) -> the layer norm of the rows (N, D), their means (N) and 1 / deviations (N).
 int layer_norm(ARGUMENTS) {
-  const float *x = floats(params, 0), *gain = floats(params, 1), *shift = floats(params, 2), eps = *floats(params, 3);
-  float *y = floats(params, 4), *means = floats(params, 5), *inverses = floats(params, 6);
-  const int64_t rows = shapes[0][0], width = shapes[0][1];
-#pragma omp parallel for if (rows * width > kParallelFrom)
-  for (int64_t n = 0; n < rows; ++n) {
-    const float *row = x + n * width;
-    float sum = 0, squares = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t k = 0; k < width; ++k) sum += row[k];
-    const float mean = sum / width;
-#pragma omp simd reduction(+ : squares)
-    for (int64_t k = 0; k < width; ++k) squares += (row[k] - mean) * (row[k] - mean);
+  const float *x = array(params, 0), *gain = array(params, 1), *shift = array(params, 2), eps = *array(params, 3);
+  float *y = array(params, 4), *means = array(params, 5), *inverses = array(params, 6);
+  const int64_t width = shapes[0][1];
+  return parallel(shapes[0][0], width, [=](int64_t n) {
+    const float *row = x + n * width, mean = sum(width, [=](int64_t k) { return row[k]; }) / width;
+    const float squares = sum(width, [=](int64_t k) { return (row[k] - mean) * (row[k] - mean); });
     const float inverse = 1 / std::sqrt(squares / width + eps);
     for (int64_t k = 0; k < width; ++k) y[n * width + k] = (row[k] - mean) * inverse * gain[k] + shift[k];
     means[n] = mean, inverses[n] = inverse;
-  }
-  return 0;
+  });
 }
 
 // x (N, D), gain (D), means (N), 1 / deviations (N), dy (N, D) -> the gradients of x, gain and shift.
 int layer_norm_grad(ARGUMENTS) {
-  float *x = floats(params, 0), *gain = floats(params, 1), *means = floats(params, 2), *inverses = floats(params, 3);
-  float *dy = floats(params, 4), *dx = floats(params, 5), *dgain = floats(params, 6), *dshift = floats(params, 7);
+  float *x = array(params, 0), *gain = array(params, 1), *means = array(params, 2), *inverses = array(params, 3);
+  float *dy = array(params, 4), *dx = array(params, 5), *dgain = array(params, 6), *dshift = array(params, 7);
   const int64_t rows = shapes[0][0], width = shapes[0][1], parts = 16;  // of the rows, whose sums are added in order
   std::vector<float> sums(2 * parts * width);
-#pragma omp parallel for if (rows * width > kParallelFrom)
-  for (int64_t part = 0; part < parts; ++part) {
+  parallel(parts, rows / parts * width, [&](int64_t part) {
     float *gains = &sums[2 * part * width], *shifts = gains + width;
     for (int64_t n = rows * part / parts; n < rows * (part + 1) / parts; ++n) {
       const float *row = x + n * width, *d = dy + n * width, mean = means[n], inverse = inverses[n];
-      float along = 0, total = 0;
-#pragma omp simd reduction(+ : along, total)
-      for (int64_t k = 0; k < width; ++k) along += d[k] * gain[k] * (row[k] - mean) * inverse, total += d[k] * gain[k];
+      const float total = sum(width, [=](int64_t k) { return d[k] * gain[k]; });
+      const float along = sum(width, [=](int64_t k) { return d[k] * gain[k] * (row[k] - mean) * inverse; });
       for (int64_t k = 0; k < width; ++k) {
         const float normal = (row[k] - mean) * inverse;
         dx[n * width + k] = (d[k] * gain[k] - (total + normal * along) / width) * inverse;
         gains[k] += d[k] * normal, shifts[k] += d[k];
       }
     }
-  }
-  std::fill_n(dgain, width, 0.0f), std::fill_n(dshift, width, 0.0f);
-  for (int64_t part = 0; part < parts; ++part)
-    add(dgain, 1, &sums[2 * part * width], width), add(dshift, 1, &sums[(2 * part + 1) * width], width);
+  });
+  for (int64_t part = 1; part < parts; ++part) add(&sums[0], 1, &sums[2 * part * width], 2 * width);
+  std::copy_n(&sums[0], width, dgain), std::copy_n(&sums[width], width, dshift);
   return 0;
 }
 
 // y (N, D), the softmax of its rows, and dy -> the gradient of what went into the softmax.
 int softmax_grad(ARGUMENTS) {
-  float *y = floats(params, 0), *dy = floats(params, 1), *dx = floats(params, 2);
-  const int64_t rows = shapes[0][0], width = shapes[0][1];
-#pragma omp parallel for if (rows * width > kParallelFrom)
-  for (int64_t n = 0; n < rows * width; n += width) {
-    float along = 0;
-#pragma omp simd reduction(+ : along)
-    for (int64_t k = n; k < n + width; ++k) along += y[k] * dy[k];
-    for (int64_t k = n; k < n + width; ++k) dx[k] = y[k] * (dy[k] - along);
-  }
-  return 0;
+  float *y = array(params, 0), *dy = array(params, 1), *dx = array(params, 2);
+  const int64_t width = shapes[0][1];
+  return parallel(shapes[0][0], width, [=](int64_t n) {
+    const float *row = y + n * width, *d = dy + n * width, along = sum(width, [=](int64_t k) { return row[k] * d[k]; });
+    for (int64_t k = 0; k < width; ++k) dx[n * width + k] = row[k] * (d[k] - along);
+  });
 }
 
 // Group ids (C, G) and (G, B), row (C), column (B) -> row + column where one has an id of the other, else 0 (C, B).
 int targets(ARGUMENTS) {
-  const int64_t *own = static_cast<int64_t *>(params[0]), *other = static_cast<int64_t *>(params[1]);
-  float *row = floats(params, 2), *column = floats(params, 3), *y = floats(params, 4);
-  const int64_t rows = shapes[0][0], kinds = shapes[0][1], columns = shapes[1][1];
-#pragma omp parallel for if (rows * columns > kParallelFrom)
-  for (int64_t n = 0; n < rows; ++n) {
-    float *line = y + n * columns;
+  const int64_t *own = array<int64_t>(params, 0), *other = array<int64_t>(params, 1);
+  const int64_t kinds = shapes[0][1], columns = shapes[1][1];
+  return parallel(shapes[0][0], columns, [=](int64_t n) {
+    const float row = array(params, 2)[n], *column = array(params, 3);
+    float *line = array(params, count - 1) + n * columns;
     std::fill_n(line, columns, 0.0f);
     for (int64_t kind = 0; kind < kinds; ++kind) {
-      const int64_t id = own[n * kinds + kind], *ids = other + kind * columns;
       for (int64_t k = 0; k < columns; ++k) {
-        const float both = row[n] + column[k], old = line[k];  // read in any case, so that the loop is one of vectors
-        line[k] = ids[k] == id ? both : old;
+        const float both = row + column[k], old = line[k];  // read in any case, so that the loop is one of vectors
+        line[k] = other[kind * columns + k] == own[n * kinds + kind] ? both : old;
       }
     }
+  });
+}
+
+// Anything of floats, several times -> the sum of the squares of all (1).
+int square_sum(ARGUMENTS) {
+  double total = 0;
+  for (int input = 0; input < count - 1; ++input) {
+    const int64_t size = size_of(shapes[input], ranks[input]);
+    std::vector<float> sums((size + kParallelFrom - 1) / kParallelFrom);
+    parallel(sums.size(), kParallelFrom, [&](int64_t part) {
+      const float *x = array(params, input) + part * kParallelFrom;
+      sums[part] = sum(std::min(kParallelFrom, size - part * kParallelFrom), [=](int64_t k) { return x[k] * x[k]; });
+    });
+    for (float part : sums) total += part;
   }
-  return 0;
+  return *array(params, count - 1) = total, 0;
 }
 
-// x (B, N, C), anything (height, width), anything (windows down, across) -> the windows over x (B, M, 9 C).
-int neighbourhoods(ARGUMENTS) {
-  float *x = floats(params, 0), *y = floats(params, 3);
-  auto copy = [=](int64_t from, int64_t to, int64_t n) { std::copy_n(x + from, n, y + to); };
-  return visit_windows(shapes, shapes[0][2], y, copy);
+// n parameters, their n first and n second moments, which are updated in place, n gradients, rates (n), decays (n),
+// and the numbers (6) factor of the gradients, rate, both betas, epsilon, factor of the decays -> 0 (1).
+int adam(ARGUMENTS) {
+  const int64_t n = (count - 4) / 4;
+  const float *rates = array(params, 4 * n), *decays = array(params, 4 * n + 1), *number = array(params, 4 * n + 2);
+  const float factor = number[0], beta1 = number[2], beta2 = number[3], eps = number[4];
+  for (int64_t i = 0; i < n; ++i) {
+    float *weight = array(params, i), *moment1 = array(params, n + i), *moment2 = array(params, 2 * n + i);
+    const float *gradient = array(params, 3 * n + i), rate = number[1] * rates[i], decay = number[5] * decays[i];
+    const int64_t size = size_of(shapes[i], ranks[i]);
+#pragma omp parallel for simd if (parallel : size > kParallelFrom)
+    for (int64_t k = 0; k < size; ++k) {
+      const float slope = gradient[k] * factor;
+      moment1[k] = beta1 * moment1[k] + (1 - beta1) * slope;
+      moment2[k] = beta2 * moment2[k] + (1 - beta2) * slope * slope;
+      weight[k] -= rate * (moment1[k] / (std::sqrt(moment2[k]) + eps) + decay * weight[k]);
+    }
+  }
+  return *array(params, count - 1) = 0, 0;
 }
 
-// The gradient of the windows (B, M, 9 C) and the same two -> the gradient of x.
-int neighbourhoods_grad(ARGUMENTS) {
-  float *dy = floats(params, 0), *dx = floats(params, 3);
-  auto pull = [=](int64_t to, int64_t from, int64_t n) { add(dx + to, 1, dy + from, n); };
-  return visit_windows(shapes, shapes[0][2] / 9, dx, pull);
+// x (B, N, C), places (M, S) -> the sums over S of the rows of x in these places, of which N is none (B, M, C).
+int gather_sum(ARGUMENTS) {
+  const int32_t *at = array<int32_t>(params, 1);
+  const int64_t rows = shapes[0][1], width = shapes[0][2], each = shapes[1][1], all = shapes[1][0] * each;
+  return parallel(shapes[0][0], all * width, [=](int64_t b) {
+    const float *x = array(params, 0) + b * rows * width;
+    float *y = array(params, 2) + b * all / each * width;
+    std::fill_n(y, all / each * width, 0.0f);
+    for (int64_t k = 0; k < all; ++k)
+      if (at[k] < rows) add(y + k / each * width, 1, x + at[k] * width, width);
+  });
 }
-
 }  // extern "C"

@@ -35,28 +35,31 @@ def neighbourhood_index(pixels, stride):
     return gather.astype(np.int32), scatter.astype(np.int32)
 
 
+class GatherSum(nn.Cell):
+    """The rows of ``x`` (B, N, C) in ``places`` (M, S), where N means none, summed over S: (B, M, C)."""
+
+    def construct(self, x_BNC, places_MS):
+        padded = ops.concat((x_BNC, ops.zeros((x_BNC.shape[0], 1, x_BNC.shape[2]), x_BNC.dtype)), 1)
+        total = ops.gather(padded, places_MS[:, 0], 1)
+        for place in range(1, places_MS.shape[1]):
+            total = total + ops.gather(padded, places_MS[:, place], 1)
+        return total
+
+
 class Neighbourhoods(nn.Cell):
     """(B, N, C) to (B, M, 9 C). Its own backward gathers with the transposed index and sums."""
 
     def __init__(self, pixels, stride):
         super().__init__()
         gather, scatter = neighbourhood_index(pixels, stride)
-        self.gather_index = Tensor(gather.reshape(-1))
-        self.scatter_index = tuple(Tensor(column.copy()) for column in scatter.T)
+        self.gather_index, self.scatter_index = Tensor(gather.reshape(-1, 1)), Tensor(scatter)
+        self.gather_sum = compiled.GatherSum() if backend.compiles_kernels() else GatherSum()
 
     def construct(self, x):
-        batch, _, channels = x.shape
-        padded = ops.concat((x, ops.zeros((batch, 1, channels), x.dtype)), 1)
-        return ops.gather(padded, self.gather_index, 1).reshape(batch, -1, KERNEL * KERNEL * channels)
+        return self.gather_sum(x, self.gather_index).reshape(x.shape[0], -1, KERNEL * KERNEL * x.shape[2])
 
     def bprop(self, x, out, dout):
-        batch, _, channels = x.shape
-        flat = dout.reshape(batch, -1, channels)
-        padded = ops.concat((flat, ops.zeros((batch, 1, channels), dout.dtype)), 1)
-        total = ops.gather(padded, self.scatter_index[0], 1)
-        for index in self.scatter_index[1:]:
-            total = total + ops.gather(padded, index, 1)
-        return (total,)
+        return (self.gather_sum(dout.reshape(x.shape[0], -1, x.shape[2]), self.scatter_index),)
 
 
 class Convolution(nn.Cell):
@@ -77,8 +80,7 @@ class Convolution(nn.Cell):
         if self.native:
             self.convolve = ops.Conv2D(outputs, KERNEL, pad_mode='pad', pad=1, stride=stride)
         else:
-            kind = compiled.Neighbourhoods if backend.compiles_kernels() else Neighbourhoods
-            self.neighbourhoods = kind(pixels, stride)
+            self.neighbourhoods = Neighbourhoods(pixels, stride)
 
     def construct(self, x):
         batch, x = x.shape[0], ops.cast(x, self.compute)

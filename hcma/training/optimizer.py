@@ -8,18 +8,11 @@ from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
 from mindspore.nn.learning_rate_schedule import LearningRateSchedule
 
 from hcma import distributed
+from hcma.training.adam import adam
 from hcma.training.sharding import owners
 
-_adam = ops.MultitypeFuncGraph('adam')
 # An encoder's blocks by number, and what comes before them.
 _ENCODER = re.compile(r'(.*encoder)\.(?:blocks\.(\d+)|embedding|position|class_embedding|stem|input_norm)(?:\.|$)')
-
-
-@_adam.register('Function', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor', 'Tensor',
-                'Tensor', 'Tensor')
-def _update_one(adam, lr, beta1, beta2, eps, shrink, rate, decay, gradient, parameter, moment1, moment2):
-    """One fused update of parameter and moments in place; ``rate`` is the parameter's share of lr."""
-    return ops.depend(True, adam(parameter, moment1, moment2, lr * rate, beta1, beta2, eps, decay * shrink, gradient))
 
 
 class WarmupCosine(LearningRateSchedule):
@@ -45,7 +38,8 @@ class AdamW(nn.Cell):
     the former's fused operation with a rate, an epsilon and a decay that make its update the paper's.
     ``lr_factor`` multiplies the schedule's rate; the host may change it between steps. ``rates`` are the parameters'
     shares of the learning rate, 1 where they are left out.
-    ``construct(gradients)`` updates everything in place and counts the step, which drives the schedule too.
+    ``construct(gradients, factor)`` updates everything in place by gradients times a float32 scalar, and counts the
+    step, which drives the schedule too.
 
     With ``owners``, a rank for each parameter, a rank has moments only of those that it owns and updates only these;
     then it sends them to the others. Without, every rank updates all.
@@ -60,33 +54,31 @@ class AdamW(nn.Cell):
         for moment in self.moment1 + self.moment2:
             moment.requires_grad = False
         rates = rates or [1.0] * len(parameters)
-        self.decays = tuple(Tensor(decays[at], ms.float32) for at in self.own)
-        self.rates = tuple(Tensor(rates[at], ms.float32) for at in self.own)
+        self.decays, self.rates = ([numbers[at] for at in self.own] for numbers in (decays, rates))
         self.schedule = schedule
         self.lr_factor = Parameter(Tensor(1.0, ms.float32), name='lr_factor', requires_grad=False)
         self.step = Parameter(Tensor(0, ms.int32), name='step', requires_grad=False)
         self.beta1, self.beta2 = (Tensor(beta, ms.float32) for beta in betas)
         self.log_betas = tuple(float(np.log(max(beta, 1e-30))) for beta in betas)
         self.eps = eps
-        self.adam = ops.AdamWeightDecay()
-        self.map = ops.HyperMap()
+        self.adam = adam(self.rates, self.decays)
         self.senders = tuple(ops.Broadcast(rank) for rank in range(distributed.ranks())) if owners else ()
 
     def learning_rate(self):
         """The rate that the next update will use, a float32 scalar."""
         return self.schedule(self.step) * self.lr_factor
 
-    def construct(self, gradients):
+    def construct(self, gradients, factor):
         count = ops.cast(self.step + 1, ms.float32)
         # -expm1 keeps the digits of 1 - beta**t that float32 loses at the first steps
         grown1, grown2 = -ops.expm1(count * self.log_betas[0]), ops.sqrt(-ops.expm1(count * self.log_betas[1]))
         lr, shrink = self.learning_rate() * grown2 / grown1, grown1 / grown2
-        update = ops.partial(_adam, self.adam, lr, self.beta1, self.beta2, self.eps * grown2, shrink)
         if self.owners:  # picking takes long to compile
             gradients = tuple([gradients[at] for at in self.own])
         done = count
         if self.own:
-            done = self.map(update, self.rates, self.decays, gradients, self.updated, self.moment1, self.moment2)
+            done = self.adam(self.updated, self.moment1, self.moment2, gradients,
+                             (factor, lr, self.beta1, self.beta2, self.eps * grown2, shrink))
         if self.owners:
             done = self.send(done)
         return ops.depend(ops.assign(self.step, self.step + 1), done)

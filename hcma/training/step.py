@@ -3,25 +3,18 @@ import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 
 from hcma.distributed import Ranks, SumInOrder
+from hcma.training.adam import square_sum
 from hcma.training.clock import Clock
 
 # The squares of scaled gradients up to ten million are still finite. No type of 16 bits can use as much.
 MAX_LOSS_SCALE = 2.0 ** 40
 
-_square_sum = ops.MultitypeFuncGraph('square_sum')
-_multiply = ops.MultitypeFuncGraph('multiply')
+_to_float32 = ops.MultitypeFuncGraph('to_float32')
 
 
-@_square_sum.register('Function', 'Tensor')
-def _square_sum_one(product, gradient):
-    """A product of one row with itself, which holds nothing besides."""
-    row = ops.cast(gradient, ms.float32).reshape(1, -1)
-    return product(row, row).reshape(())
-
-
-@_multiply.register('Tensor', 'Tensor')
-def _multiply_one(factor, gradient):
-    return ops.cast(gradient, ms.float32) * factor
+@_to_float32.register('Tensor')
+def _to_float32_one(gradient):
+    return ops.cast(gradient, ms.float32)
 
 
 class HCMATrainStep(nn.TrainOneStepCell):
@@ -48,7 +41,7 @@ class HCMATrainStep(nn.TrainOneStepCell):
         self.loss_scale = Parameter(Tensor(loss_scale_manager.get_loss_scale(), ms.float32), name='loss_scale',
                                     requires_grad=False)
         self.update_loss_scale = loss_scale_manager.get_update_cell()
-        self.map, self.square = ops.HyperMap(), ops.MatMul(transpose_b=True)
+        self.map, self.square_sum = ops.HyperMap(), square_sum()
         self.value_and_grad = ops.value_and_grad(self._scaled_loss, None, self.weights, has_aux=True)
         self.clock = Clock()
 
@@ -80,14 +73,14 @@ class HCMATrainStep(nn.TrainOneStepCell):
         """What follows from the gradients of the scaled loss; returns loss and metrics."""
         lr = self.optimizer.learning_rate()
         scale = self.loss_scale + 0.0  # a copy: the parameter itself changes below
-        gradients = self.grad_reducer(gradients)
+        gradients = self.map(_to_float32, self.grad_reducer(gradients))
         losses = ops.concat((loss.reshape(1), parts))
         losses = self.ranks.total(ops.depend(losses, gradients) if self.in_order else losses)
-        norm = ops.sqrt(ops.addn(self.map(ops.partial(_square_sum, self.square), gradients))) / scale
+        norm = ops.sqrt(self.square_sum(gradients)) / scale
         finite = ops.isfinite(ops.depend(norm, losses) if self.in_order else norm)
         if finite:
             factor = ops.minimum(self.clip_norm / (norm + 1e-6), Tensor(1.0, ms.float32)) / scale
-            self.optimizer(self.map(ops.partial(_multiply, factor), gradients))
+            self.optimizer(gradients, factor)
             if self.has_temperatures:
                 self.network.model.clamp_scales()
         overflow = ops.logical_not(finite)

@@ -6,11 +6,12 @@ import sys
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor, nn, ops
+from mindspore import Parameter, Tensor, nn, ops
 
 from hcma.kernels import build, cells
 from hcma.losses import contrastive
 from hcma.models import convolution, scores
+from hcma.training import adam
 
 pytestmark = pytest.mark.skipif(build.library() is None, reason='no C++ compiler')
 
@@ -94,16 +95,45 @@ def test_softmax_gradient_is_its_twin(shape):
     assert_equal_cells(cells.Softmax(), ops.Softmax(-1), (0,), tensors(shape))
 
 
-@pytest.mark.parametrize('pixels, channels, stride', [((1, 1), 2, 1), ((1, 1), 1, 2), ((2, 5), 3, 2), ((5, 3), 3, 1),
-                                                      ((1, 4), 2, 2), ((24, 24), 16, 2)])
-def test_neighbourhoods_are_their_twin(pixels, channels, stride):
-    one, other = cells.Neighbourhoods(pixels, stride), convolution.Neighbourhoods(pixels, stride)
-    x = tensors((3, pixels[0] * pixels[1], channels))
-    np.testing.assert_array_equal(one(*x).asnumpy(), other(*x).asnumpy())
-    assert_equal_cells(one, other, (0,), x)
-    short = ops.cast(x[0], ms.float16)
-    assert one(short).dtype == ms.float16
-    np.testing.assert_array_equal(one(short).asnumpy(), other(short).asnumpy())
+@pytest.mark.parametrize('rows, places, each, width', [(1, 1, 1, 1), (5, 7, 3, 2), (150, 300, 9, 16)])
+def test_gathered_sums_are_their_twins(rows, places, each, width):
+    x, index = tensors((3, rows, width))[0], Tensor(RNG.integers(0, rows + 1, (places, each)), ms.int32)
+    found, expected = (cell(x, index).asnumpy() for cell in (cells.GatherSum(), convolution.GatherSum()))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    short = ops.cast(x, ms.float16)
+    assert cells.GatherSum()(short, index).dtype == ms.float16
+
+
+@pytest.mark.parametrize('shapes', [[()], [(3,), (2, 5)], [(400, 300), (1,), (7, 5, 3)]])
+def test_square_sum_is_its_twin(shapes):
+    arrays = tuple(tensors(*shapes))
+    found = cells.SquareSum()(arrays)
+    assert found.shape == ()
+    np.testing.assert_allclose(float(found), float(adam.SquareSum()(arrays)), rtol=1e-5)
+    np.testing.assert_allclose(float(found), sum(np.square(array.asnumpy(), dtype=float).sum() for array in arrays))
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, 2e38])
+def test_the_sum_of_squares_shows_what_is_not_finite_or_overflows(value):
+    assert not np.isfinite(float(cells.SquareSum()((Tensor([1.0, value, 2.0], ms.float32),))))
+
+
+@pytest.mark.parametrize('shapes', [[()], [(3,), (2, 5)], [(400, 300), (1,), (7, 5, 3)]])
+def test_adam_is_its_twin(shapes):
+    numbers = tuple(Tensor(number, ms.float32) for number in (0.5, 0.1, 0.9, 0.98, 1e-3, 1.5))
+    rates, decays = RNG.uniform(0, 1, (2, len(shapes)))
+    start, gradients = [tensors(*shapes) for _ in range(3)], tuple(tensors(*shapes))
+    start[2] = [moment * moment for moment in start[2]]
+    updated = []
+    for kind in (cells.Adam, adam.Adam):
+        given = [tuple(Parameter(array.copy(), name=f'{part}.{number}') for number, array in enumerate(arrays))
+                 for part, arrays in enumerate(start)]
+        update = kind(rates, decays)
+        for _ in range(3):
+            update(*given, gradients, numbers)
+        updated.append([parameter.asnumpy() for parameters in given for parameter in parameters])
+    for found, expected in zip(*updated):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 class Everything(nn.Cell):
@@ -112,7 +142,7 @@ class Everything(nn.Cell):
     def __init__(self):
         super().__init__()
         self.norm, self.softmax, self.best_matches = cells.LayerNorm(1e-5), cells.Softmax(), cells.BestMatches()
-        self.neighbourhoods = cells.Neighbourhoods((3, 3), 2)
+        self.neighbourhoods = convolution.Neighbourhoods((3, 3), 2)
 
     def construct(self, word, patch, gamma, beta):
         patch = self.neighbourhoods(patch)[:, :, :word.shape[2]]
@@ -140,6 +170,7 @@ both = cells.BestMatches().bprop(word, patch, out, out)
 x = Tensor(rng.standard_normal((900, 65)), ms.float32)
 norm = cells.LayerNorm(1e-5)
 out = norm(x, word[0, 0], word[0, 1])
+print(cells.SquareSum()((x, word)))
 print([y.asnumpy().tobytes().hex()[::97] for y in (*both, *norm.bprop(x, word[0, 0], word[0, 1], out, (x,)))])
 '''
 

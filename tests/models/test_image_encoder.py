@@ -22,7 +22,8 @@ def test_pixels_are_those_of_clip(config):
     mean, deviation = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
     assert (config().mean, config().deviation) == (mean, deviation)
     expected = (PICTURES / 255.0 - np.array(mean)) / np.array(deviation)
-    np.testing.assert_allclose(PixelNorm(mean, deviation, PICTURES.shape[2])(Tensor(PICTURES)).asnumpy(), expected, atol=1e-5)
+    norm = PixelNorm(mean, deviation, PICTURES.shape[2])
+    np.testing.assert_allclose(norm(Tensor(PICTURES)).asnumpy(), expected, atol=1e-5)
 
 
 def test_patchify_is_a_convolution_with_the_patch_as_its_stride(config):

@@ -12,6 +12,7 @@ from hcma.training.optimizer import AdamW, WarmupCosine, build_optimizer, decays
 
 SHAPES = [(3, 4), (4,), (2, 2)]
 DECAYS = [0.1, 0.0, 0.5]
+ONE = Tensor(1.0, ms.float32)
 
 
 def rates(peak, total, warmup, final):
@@ -50,7 +51,7 @@ def test_five_steps_are_the_reference_in_float64(betas, eps):
     rng = np.random.default_rng(1)
     gradients = [[rng.normal(size=shape) * 10.0 ** -number for number, shape in enumerate(SHAPES)] for _ in range(5)]
     for row in gradients:
-        adamw(tuple(Tensor(gradient, ms.float32) for gradient in row))
+        adamw(tuple(Tensor(gradient, ms.float32) for gradient in row), ONE)
     expected = reference(weights, gradients, rates(0.05, 5, 2, 0.1), betas, eps)
     for parameter, weight in zip(adamw.parameters, expected):
         np.testing.assert_allclose(parameter.asnumpy(), weight, rtol=1e-4, atol=1e-5)
@@ -61,14 +62,14 @@ def test_five_steps_are_the_reference_in_float64(betas, eps):
 def test_first_update_has_the_size_of_the_rate_whatever_the_gradient(size):
     """Without bias correction it would be a third of it."""
     adamw, weights = optimizer(constant(0.01), (0.9, 0.98), 1e-12)
-    adamw(tuple(Tensor(-size * np.ones(shape), ms.float32) for shape in SHAPES))
+    adamw(tuple(Tensor(-size * np.ones(shape), ms.float32) for shape in SHAPES), ONE)
     for parameter, weight, decay in zip(adamw.parameters, weights, DECAYS):
         np.testing.assert_allclose(parameter.asnumpy() - weight * (1 - 0.01 * decay), 0.01, rtol=1e-3)
 
 
 def test_without_gradients_only_decay_acts():
     adamw, weights = optimizer(constant(0.01), (0.9, 0.98), 1e-8)
-    adamw(tuple(Tensor(np.zeros(shape), ms.float32) for shape in SHAPES))
+    adamw(tuple(Tensor(np.zeros(shape), ms.float32) for shape in SHAPES), ONE)
     for parameter, weight, decay in zip(adamw.parameters, weights, DECAYS):
         np.testing.assert_allclose(parameter.asnumpy(), weight * (1 - 0.01 * decay), rtol=1e-6)
 
@@ -137,6 +138,6 @@ def test_each_parameter_has_its_share_of_the_rate():
                   shares)
     gradients = tuple(Tensor(np.ones(shape), ms.float32) for shape in SHAPES)
     for cell in (whole, adamw):
-        cell(gradients)
+        cell(gradients, ONE)
     for parameter, other, weight, share in zip(adamw.parameters, whole.parameters, weights, shares):
         np.testing.assert_allclose(parameter.asnumpy() - weight, share * (other.asnumpy() - weight), atol=1e-6)
