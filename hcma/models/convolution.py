@@ -39,11 +39,10 @@ class GatherSum(nn.Cell):
     """The rows of ``x`` (B, N, C) in ``places`` (M, S), where N means none, summed over S: (B, M, C)."""
 
     def construct(self, x_BNC, places_MS):
-        padded = ops.concat((x_BNC, ops.zeros((x_BNC.shape[0], 1, x_BNC.shape[2]), x_BNC.dtype)), 1)
-        total = ops.gather(padded, places_MS[:, 0], 1)
-        for place in range(1, places_MS.shape[1]):
-            total = total + ops.gather(padded, places_MS[:, place], 1)
-        return total
+        batch, _, channels = x_BNC.shape
+        padded = ops.concat((x_BNC, ops.zeros((batch, 1, channels), x_BNC.dtype)), 1)
+        # without a loop, which would not compile inside a bprop
+        return ops.gather(padded, places_MS.reshape(-1), 1).reshape(batch, *places_MS.shape, channels).sum(2)
 
 
 class Neighbourhoods(nn.Cell):

@@ -21,8 +21,8 @@ HELPER = Path(__file__).parents[1] / 'helpers' / 'compiled_types.py'
 FP16 = dict.fromkeys(('image', 'text', 'loss'), 'fp16')
 SHALLOW = {'image': {'stem': 'patchify', 'patch_size': 8, 'depth': 0}, 'text': {'depth': 0}}
 # What may compute in 16 bits: products, adding a bias, and what only moves numbers. (UpdateState orders others.)
-SHORT = {'MatMul', 'BatchMatMul', 'Add', 'SumExt', 'ReLU', 'ReluGrad', 'Cast', 'Reshape', 'Transpose', 'Split',
-         'Concat', 'MakeTuple', 'TupleGetItem', 'UpdateState'}
+SHORT = {'MatMul', 'BatchMatMul', 'Add', 'BiasAdd', 'SumExt', 'ReLU', 'ReluGrad', 'Cast', 'Reshape', 'Transpose',
+         'Split', 'Concat', 'MakeTuple', 'TupleGetItem', 'UpdateState'}
 
 FORWARD_ONLY = 'Gradients/'  # outside of it; MindSpore names all gradients of one kind after the first of them
 
