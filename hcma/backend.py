@@ -1,4 +1,5 @@
 """The one place that asks which device this is: every device-specific choice is a function here."""
+import os
 import platform
 import resource
 
@@ -6,7 +7,7 @@ import mindspore as ms
 
 from hcma import __version__
 from hcma.errors import InputError
-from hcma.kernels.build import library
+from hcma.kernels.build import SWITCH, library
 
 
 def prefers_native_kernels():
@@ -22,6 +23,12 @@ def recompute_saves_memory():
 def compiles_kernels():
     """Whether the kernels of ``hcma.kernels`` stand in for MindSpore's operations: on CPU, where they compile."""
     return ms.get_context('device_target') == 'CPU' and library() is not None
+
+
+def fuses_attention(head_width):
+    """Whether Ascend's fused attention, for 16-bit types, takes heads so wide; HCMA_KERNELS=0 turns it off, too."""
+    fits = head_width % 16 == 0 and head_width <= 512
+    return ms.get_context('device_target') == 'Ascend' and fits and os.environ.get(SWITCH) != '0'
 
 
 def peak_memory():

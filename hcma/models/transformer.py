@@ -4,6 +4,7 @@ import math
 import mindspore as ms
 from mindspore import nn, ops
 
+from hcma.models.flash import flash_attention
 from hcma.models.layers import ACTIVATIONS, LayerNorm, Linear, softmax
 
 # Added to the attention scores of excluded positions: large enough to vanish, finite so that a row in which
@@ -34,20 +35,27 @@ class Scores(nn.Cell):
 
 
 class SelfAttention(nn.Cell):
-    """Multi-head self-attention of ``x`` (B, N, D); ``bias`` (B or 1, 1, N, N) is added to the scores."""
+    """Multi-head self-attention of ``x`` (B, N, D); ``bias`` (B or 1, 1, N, N) is added to the scores.
 
-    def __init__(self, width, heads, init, linear=Linear):
+    Where it is ``learned_bias``, it has a gradient.
+    """
+
+    def __init__(self, width, heads, init, linear=Linear, learned_bias=False):
         super().__init__()
         self.width, self.heads, self.head_width = width, heads, width // heads
         self.query_key_value = linear(width, 3 * width, init)
         self.out = linear(width, width, init)
         self.scores, self.context = Scores(self.head_width), ops.BatchMatMul()
         self.softmax = softmax()
+        self.flash = flash_attention(heads, self.head_width, learned_bias)
 
     def construct(self, x, bias):
         batch, positions, width = x.shape
         projected = self.query_key_value(x.reshape(-1, width))
         query, key, value = ops.split(projected, width, -1)
+        if self.flash is not None and value.dtype != ms.float32:
+            query, key, value = query.reshape(x.shape), key.reshape(x.shape), value.reshape(x.shape)
+            return self.out(self.flash(query, key, value, bias).reshape(-1, width)).reshape(x.shape)
         query, key, value = self._heads(query, batch), self._heads(key, batch), self._heads(value, batch)
         scores = self.scores(query, key)
         if bias is not None:
@@ -109,7 +117,7 @@ class Block(nn.Cell):
         super().__init__()
         self.directions = directions
         self.attention_norm = LayerNorm(width, eps)
-        self.attention = SelfAttention(width, heads, init, linear)
+        self.attention = SelfAttention(width, heads, init, linear, directions is not None)
         self.mlp_norm = LayerNorm(width, eps)
         self.mlp = MLP(width, mlp_width, activation, init, linear)
 
