@@ -13,8 +13,8 @@ BASELINE = 435 * MIB
 # which makes about as many of its own; in frozen encoders; and in projections and what compares their features, whose
 # normalisation and backward pass have many small operations. Gradients and their scaled copies, in units of the trained
 # weights. What a compiled block takes (less in a frozen encoder), and the graph around it.
-BACKWARD, FORWARD, FEATURES, GRADIENTS = 1.61, 1.11, 9.1, 1.33
-BLOCK, FIXED = 20.7 * MIB, 140 * MIB
+BACKWARD, FORWARD, FEATURES, GRADIENTS = 0.87, 0.35, 13.0, 0.91
+BLOCK, FIXED = 22.0 * MIB, 147 * MIB
 FROZEN_BLOCK = 0.6
 
 
