@@ -6,6 +6,7 @@ from mindspore import Tensor, mutable, nn, ops
 from hcma import backend
 from hcma.kernels import cells
 from hcma.losses.contrastive import Targets
+from hcma.models.layers import Bias
 from hcma.models.scores import BestMatches
 
 RNG = np.random.default_rng(0)
@@ -79,6 +80,13 @@ class BothMaxima(nn.Cell):
         return best_patch, best_word
 
 
+class Sum(nn.Cell):
+    """A matrix and a row, by ``+``."""
+
+    def construct(self, x, bias):
+        return x + bias
+
+
 class Difference(nn.Cell):
     """A matrix less a row or a column, ten times; the first number of it."""
 
@@ -97,15 +105,18 @@ class Total(nn.Cell):
 
 def pairs():
     """(name, slow call, fast call) for every comparison."""
-    columns, kernel = _random(36864, 27), _random(27, 16)
+    columns, kernel, rows, wide = _random(36864, 27), _random(27, 16), _random(1152, 1536), _random(1536)
     word, patch = _random(64, 24, 64), _random(64, 36, 64)
     total, ones = Total(), np.ones((64, 64), np.float32)
+    plain, bias = Sum(), Bias()
     less, scores, row, column = Difference(), _random(512, 8192), _random(1, 8192), _random(512, 1)
     return [
         ('product of 36,864 x 27 x 16 with gradient: ops.matmul, ops.MatMul',
          *_calls((Product(), FlaggedProduct()), columns, kernel)),
         ('maxima over 64 x 24 x 64 x 36 with gradient: automatic, scattered',
          *_calls((Maxima(), BothMaxima(BestMatches())), word, patch)),
+        ('1,152 x 1,536 and a bias: +, ops.BiasAdd',
+         lambda: plain(rows, wide).asnumpy(), lambda: bias(rows, wide).asnumpy()),
         ('512 x 8,192 less a number for each row, for each column, ten times',
          lambda: less(scores, column).asnumpy(), lambda: less(scores, row).asnumpy()),
         ('a tuple of new Tensors given to a compiled cell: plain, mutable',

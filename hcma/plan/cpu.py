@@ -1,4 +1,4 @@
-"""What a step holds on CPU, where MindSpore reuses little memory inside one graph: a formula and its constants.
+"""What a step holds on CPU, where MindSpore reuses part of its memory inside one graph: a formula and its constants.
 
 The formula is linear in counts that follow from the recipe; ``tools/bench_memory.py --calibrate`` fits its constants.
 """
@@ -8,11 +8,11 @@ from hcma.plan.parameters import parts
 
 MIB = 2 ** 20
 # A process that has loaded MindSpore and run a graph, before any of what is planned.
-BASELINE = 435 * MIB
+BASELINE = 431 * MIB
 # What is in memory at once, in units of all operations' results in the forward pass: where there is a backward pass,
 # which makes about as many of its own; in frozen encoders; and in projections and what compares their features, whose
-# normalisation and backward pass have many small operations. Gradients and their scaled copies, in units of the trained
-# weights. What a compiled block takes (less in a frozen encoder), and the graph around it.
+# normalisation and backward pass have many small operations. Gradients, in units of the trained weights. What a compiled
+# block takes (less in a frozen encoder), and the graph around it.
 BACKWARD, FORWARD, FEATURES, GRADIENTS = 0.87, 0.35, 13.0, 0.91
 BLOCK, FIXED = 22.0 * MIB, 147 * MIB
 FROZEN_BLOCK = 0.6
