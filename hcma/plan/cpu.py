@@ -11,8 +11,8 @@ MIB = 2 ** 20
 BASELINE = 431 * MIB
 # What is in memory at once, in units of all operations' results in the forward pass: where there is a backward pass,
 # which makes about as many of its own; in frozen encoders; and in projections and what compares their features, whose
-# normalisation and backward pass have many small operations. Gradients, in units of the trained weights. What a compiled
-# block takes (less in a frozen encoder), and the graph around it.
+# normalisation and backward pass have many small operations. Gradients, in units of the trained weights. What a block
+# takes once it is compiled (less in a frozen encoder), and the graph around it.
 BACKWARD, FORWARD, FEATURES, GRADIENTS = 0.87, 0.35, 13.0, 0.91
 BLOCK, FIXED = 22.0 * MIB, 147 * MIB
 FROZEN_BLOCK = 0.6
