@@ -91,15 +91,15 @@ class BlockwiseSoftmax(Blockwise):
         super().__init__(score, floats)
         self.smoothing = smoothing
         self.softmax, self.log_softmax = ops.Softmax(-1), ops.LogSoftmax(-1)
-        self.top_of_column = ops.ArgMaxWithValue(0)  # twice as fast on CPU as amax
+        self.log_softmax_of_columns = ops.LogSoftmax(0)
 
     def construct(self, text, mask, image, scale, bias, group_TG, group_BG, negative_T, present_T):
         texts, batch, size = text.shape[0], image.shape[0], self.size(text, image)
         text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut_ids(group_TG, size)
         valid_KC = self._valid(text, size)
         row_KC = own_KC = count_KC = ops.zeros(text_KC.shape[:2], ms.float32)
-        drawn_B, top_B = ops.zeros((batch,), ms.float32), ops.full((batch,), -3e38, dtype=ms.float32)
-        sum_B, spread = ops.zeros((batch,), ms.float32), ops.zeros((), ms.float32)
+        drawn_B, column_B = ops.zeros((batch,), ms.float32), ops.full((batch,), -3e38, dtype=ms.float32)
+        spread = ops.zeros((), ms.float32)
         k = Tensor(0, ms.int32)
         while k < text_KC.shape[0]:
             cosine_CB = self.score(ops.gather(text_KC, k, 0), ops.gather(mask_KC, k, 0), image)
@@ -113,16 +113,16 @@ class BlockwiseSoftmax(Blockwise):
             own_CB = positive_CB * score_CB
             own_KC, count_KC = put(own_KC, k, own_CB.sum(-1)), put(count_KC, k, positive_CB.sum(-1))
             drawn_B = drawn_B + own_CB.sum(0)
-            higher_B = ops.maximum(top_B, self.top_of_column(score_CB)[1])
-            sum_B = sum_B * ops.exp(top_B - higher_B) + ops.exp(score_CB - higher_B).sum(0)
-            top_B = higher_B
+            block_B = self._log_sums(score_CB)
+            top_B = ops.maximum(column_B, block_B)
+            column_B = top_B + ops.log(ops.exp(column_B - top_B) + ops.exp(block_B - top_B))
             if self.smoothing:
                 spread = spread + (score_CB * valid_C1).sum()
             k = k + 1
         row_T, own_T = uncut(row_KC, texts), uncut(own_KC, texts)
         inverse_T = 1 / ops.maximum(uncut(count_KC, texts), 1.0)
         inverse_B = self.ranks.gather(inverse_T)  # positives are symmetric, so an image has as many as its text
-        column_B = self._over_ranks(ops.log(sum_B) + top_B)
+        column_B = self._over_ranks(column_B)
         wrong_B = self.ranks.gather(excluding(negative_T, present_T))
         column_B = column_B + ops.softplus(wrong_B - column_B)
         target = (1 - self.smoothing) * ((own_T * inverse_T).sum() + (drawn_B * inverse_B).sum())
@@ -134,9 +134,11 @@ class BlockwiseSoftmax(Blockwise):
         """The log-sums over the texts of all ranks, of those over each rank's own."""
         if self.ranks.count == 1:
             return column_B
-        column_NB = self.ranks.by_rank(column_B)
-        top_B = self.top_of_column(column_NB)[1]
-        return ops.log(ops.exp(column_NB - top_B).sum(0)) + top_B
+        return self._log_sums(self.ranks.by_rank(column_B))
+
+    def _log_sums(self, score_CB):
+        """The log-sums of the columns, (B,)."""
+        return score_CB[0] - self.log_softmax_of_columns(score_CB)[0]
 
     def _slope(self, score_CB, bias, group_CG, group_BG, inverse_C, inverse_B, column_B):
         likely_CB, kept = self.softmax(score_CB) + ops.exp(score_CB - column_B), 1 - self.smoothing
