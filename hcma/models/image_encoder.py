@@ -5,7 +5,7 @@ from mindspore import Tensor, nn, ops
 
 from hcma.models.convolution import Convolution
 from hcma.models.directions import patch_directions
-from hcma.models.layers import LayerNorm, Linear, weighted_sum
+from hcma.models.layers import Bias, LayerNorm, Linear, weighted_sum
 from hcma.models.lora import freeze, linear_of
 from hcma.models.transformer import MLP, CrossAttention, blocks_of
 
@@ -22,7 +22,7 @@ class PixelNorm(nn.Cell):
         deviation = np.array(deviation, np.float32)
         self.scale = Tensor(np.tile(1 / (255 * deviation), width))
         self.shift = Tensor(np.tile(-np.array(mean, np.float32) / deviation, width))
-        self.add = ops.BiasAdd()
+        self.add = Bias()
 
     def construct(self, image_BHW3):
         rows = ops.cast(image_BHW3, ms.float32).reshape(-1, self.scale.shape[0])

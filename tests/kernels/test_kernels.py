@@ -104,6 +104,19 @@ def test_gathered_sums_are_their_twins(rows, places, each, width):
     assert cells.GatherSum()(short, index).dtype == ms.float16
 
 
+@pytest.mark.parametrize('pixels, channels, stride', [((1, 1), 2, 1), ((1, 1), 1, 2), ((2, 5), 3, 2), ((5, 3), 3, 1),
+                                                      ((1, 4), 2, 2), ((24, 24), 16, 2)])
+def test_neighbourhoods_are_those_of_the_twin(pixels, channels, stride):
+    one, other = convolution.Neighbourhoods(pixels, stride), convolution.Neighbourhoods(pixels, stride)
+    one.gather_sum, other.gather_sum = cells.GatherSum(), convolution.GatherSum()
+    x = tensors((3, pixels[0] * pixels[1], channels))
+    np.testing.assert_array_equal(one(*x).asnumpy(), other(*x).asnumpy())
+    assert_equal_cells(one, other, (0,), x)
+    short = ops.cast(x[0], ms.float16)
+    assert one(short).dtype == ms.float16
+    np.testing.assert_array_equal(one(short).asnumpy(), other(short).asnumpy())
+
+
 @pytest.mark.parametrize('shapes', [[()], [(3,), (2, 5)], [(400, 300), (1,), (7, 5, 3)]])
 def test_square_sum_is_its_twin(shapes):
     arrays = tuple(tensors(*shapes))
