@@ -1,4 +1,6 @@
 """The compiled kernels as cells. Each is a twin of something made of MindSpore's operations, with equal results."""
+import functools
+
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
@@ -105,6 +107,34 @@ class GatherSum(nn.Cell):
 
     def construct(self, x_BNC, places_MS):
         return ops.cast(self.forward(ops.cast(x_BNC, ms.float32), places_MS), x_BNC.dtype)
+
+
+class SwapMiddle(nn.Cell):
+    """Twin of ``hcma.models.layers.SwapMiddle`` for float32, as a gather.
+
+    MindSpore's Transpose keeps 8 bytes for each number that it moves, for as long as its graph lives.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.gather, self.transpose = _kernel('gather_sum', _gathered_shape, _one_float), ops.Transpose()
+
+    def construct(self, x):
+        batch, rows, columns, width = x.shape
+        if x.dtype != ms.float32:
+            return self.transpose(x, (0, 2, 1, 3))
+        moved = self.gather(x.reshape(batch, rows * columns, width), _turned(rows, columns))
+        return moved.reshape(batch, columns, rows, width)
+
+    def bprop(self, x, out, dout):
+        return (self.construct(dout),)
+
+
+@ops.constexpr
+@functools.lru_cache(maxsize=None)
+def _turned(rows, columns):
+    """Which row of a flattened (rows, columns) each of its transpose is, (columns * rows, 1)."""
+    return Tensor(np.arange(rows * columns, dtype=np.int32).reshape(rows, columns).T.reshape(-1, 1))
 
 
 # Shapes and types of the results. MindSpore looks them up by their source, so they cannot be lambdas.

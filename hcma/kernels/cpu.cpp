@@ -113,7 +113,7 @@ int best_matches_grad(ARGUMENTS) {
   const int64_t texts = shapes[0][0], words = shapes[0][1], width = shapes[0][2];
   const int64_t images = shapes[1][0], patches = shapes[1][1];
   std::fill_n(dword, texts * words * width, 0.0f), std::fill_n(dpatch, images * patches * width, 0.0f);
-  for (const bool by_text : {true, false}) {  // and by image: no two threads write to the same place
+  for (const bool by_text : {true, false})  // and by image: no two threads write to the same place
     parallel(by_text ? texts : images, words * patches * (by_text ? images : texts), [=](int64_t outer) {
       for (int64_t inner = 0; inner < (by_text ? images : texts); ++inner) {
         const int64_t t = by_text ? outer : inner, i = by_text ? inner : outer;
@@ -129,7 +129,6 @@ int best_matches_grad(ARGUMENTS) {
         for (int64_t p = 0; p < patches; ++p) pull(word_at[at + p], p, from_word[at + p]);
       }
     });
-  }
   return 0;
 }
 
@@ -189,24 +188,24 @@ int targets(ARGUMENTS) {
     const float row = array(params, 2)[n], *column = array(params, 3);
     float *line = array(params, count - 1) + n * columns;
     std::fill_n(line, columns, 0.0f);
-    for (int64_t kind = 0; kind < kinds; ++kind) {
+    for (int64_t kind = 0; kind < kinds; ++kind)
       for (int64_t k = 0; k < columns; ++k) {
         const float both = row + column[k], old = line[k];  // read in any case, so that the loop is one of vectors
         line[k] = other[kind * columns + k] == own[n * kinds + kind] ? both : old;
       }
-    }
   });
 }
 
-// Anything of floats, several times -> the sum of the squares of all (1).
+// Anything of floats, several times -> the sum of the squares of all (1), in single precision for a few at a time only.
 int square_sum(ARGUMENTS) {
+  const int64_t few = 1 << 10;
   double total = 0;
   for (int input = 0; input < count - 1; ++input) {
     const int64_t size = size_of(shapes[input], ranks[input]);
-    std::vector<float> sums((size + kParallelFrom - 1) / kParallelFrom);
-    parallel(sums.size(), kParallelFrom, [&](int64_t part) {
-      const float *x = array(params, input) + part * kParallelFrom;
-      sums[part] = sum(std::min(kParallelFrom, size - part * kParallelFrom), [=](int64_t k) { return x[k] * x[k]; });
+    std::vector<float> sums((size + few - 1) / few);
+    parallel(sums.size(), few, [&](int64_t part) {
+      const float *x = array(params, input) + part * few;
+      sums[part] = sum(std::min(few, size - part * few), [=](int64_t k) { return x[k] * x[k]; });
     });
     for (float part : sums) total += part;
   }
@@ -236,14 +235,15 @@ int adam(ARGUMENTS) {
 
 // x (B, N, C), places (M, S) -> the sums over S of the rows of x in these places, of which N is none (B, M, C).
 int gather_sum(ARGUMENTS) {
-  const int32_t *at = array<int32_t>(params, 1);
-  const int64_t rows = shapes[0][1], width = shapes[0][2], each = shapes[1][1], all = shapes[1][0] * each;
-  return parallel(shapes[0][0], all * width, [=](int64_t b) {
+  const int64_t rows = shapes[0][1], width = shapes[0][2], places = shapes[1][0], each = shapes[1][1];
+  return parallel(shapes[0][0], places * each * width, [=](int64_t b) {
     const float *x = array(params, 0) + b * rows * width;
-    float *y = array(params, 2) + b * all / each * width;
-    std::fill_n(y, all / each * width, 0.0f);
-    for (int64_t k = 0; k < all; ++k)
-      if (at[k] < rows) add(y + k / each * width, 1, x + at[k] * width, width);
+    const int32_t *at = array<int32_t>(params, 1);
+    for (float *y = array(params, 2) + b * places * width, *end = y + places * width; y < end; y += width, at += each) {
+      *at < rows ? std::copy_n(x + *at * width, width, y) : std::fill_n(y, width, 0.0f);
+      for (int64_t k = 1; k < each; ++k)
+        if (at[k] < rows) add(y, 1, x + at[k] * width, width);
+    }
   });
 }
 }  // extern "C"

@@ -5,7 +5,7 @@ from mindspore import Tensor, nn, ops
 
 from hcma.models.convolution import Convolution
 from hcma.models.directions import patch_directions
-from hcma.models.layers import Bias, LayerNorm, Linear, weighted_sum
+from hcma.models.layers import Bias, LayerNorm, Linear, swap_middle, weighted_sum
 from hcma.models.lora import freeze, linear_of
 from hcma.models.transformer import MLP, CrossAttention, blocks_of
 
@@ -59,10 +59,11 @@ class PatchStem(nn.Cell):
         super().__init__()
         (self.rows, self.columns), self.patch, self.width = config.grid, config.patch_size, config.width
         self.project = Linear(3 * self.patch * self.patch, self.width, init, bias=config.patch_bias)
+        self.swap = swap_middle()
 
     def construct(self, x):
         batch = x.shape[0]
-        cut = x.reshape(batch, self.rows, self.patch, self.columns, self.patch, 3).transpose(0, 1, 3, 2, 4, 5)
+        cut = self.swap(x.reshape(batch * self.rows, self.patch, self.columns, 3 * self.patch))
         return self.project(cut.reshape(-1, 3 * self.patch * self.patch)).reshape(batch, -1, self.width)
 
 

@@ -99,6 +99,18 @@ def softmax():
     return compiled.Softmax() if backend.compiles_kernels() else ops.Softmax(-1)
 
 
+class SwapMiddle(nn.Cell):
+    """``x`` (B, M, N, D) to (B, N, M, D)."""
+
+    def construct(self, x):
+        return x.transpose(0, 2, 1, 3)
+
+
+def swap_middle():
+    """A cell ``SwapMiddle``."""
+    return compiled.SwapMiddle() if backend.compiles_kernels() else SwapMiddle()
+
+
 class QuickGELU(nn.Cell):
     """``x * sigmoid(1.702 x)``, the activation of OpenAI's CLIP."""
 

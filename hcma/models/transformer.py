@@ -5,7 +5,7 @@ import mindspore as ms
 from mindspore import nn, ops
 
 from hcma.models.flash import flash_attention
-from hcma.models.layers import ACTIVATIONS, LayerNorm, Linear, softmax
+from hcma.models.layers import ACTIVATIONS, LayerNorm, Linear, softmax, swap_middle
 
 # Added to the attention scores of excluded positions: large enough to vanish, finite so that a row in which
 # everything is excluded stays finite too.
@@ -46,26 +46,23 @@ class SelfAttention(nn.Cell):
         self.query_key_value = linear(width, 3 * width, init)
         self.out = linear(width, width, init)
         self.scores, self.context = Scores(self.head_width), ops.BatchMatMul()
-        self.softmax = softmax()
+        self.softmax, self.swap = softmax(), swap_middle()
         self.flash = flash_attention(heads, self.head_width, learned_bias)
 
     def construct(self, x, bias):
         batch, positions, width = x.shape
         projected = self.query_key_value(x.reshape(-1, width))
-        query, key, value = ops.split(projected, width, -1)
-        if self.flash is not None and value.dtype != ms.float32:
-            query, key, value = query.reshape(x.shape), key.reshape(x.shape), value.reshape(x.shape)
+        if self.flash is not None and projected.dtype != ms.float32:
+            query, key, value = ops.split(projected.reshape(batch, positions, 3 * width), width, -1)
             return self.out(self.flash(query, key, value, bias).reshape(-1, width)).reshape(x.shape)
-        query, key, value = self._heads(query, batch), self._heads(key, batch), self._heads(value, batch)
+        heads = self.swap(projected.reshape(batch, positions, 3 * self.heads, self.head_width))
+        query, key, value = ops.split(heads, self.heads, 1)
         scores = self.scores(query, key)
         if bias is not None:
             scores = scores + bias
         weights = ops.cast(self.softmax(scores), value.dtype)
-        mixed = self.context(weights, value).transpose(0, 2, 1, 3).reshape(-1, width)
+        mixed = self.swap(self.context(weights, value)).reshape(-1, width)
         return self.out(mixed).reshape(batch, positions, width)
-
-    def _heads(self, x, batch):
-        return x.reshape(batch, -1, self.heads, self.head_width).transpose(0, 2, 1, 3)
 
 
 class CrossAttention(nn.Cell):
@@ -73,24 +70,24 @@ class CrossAttention(nn.Cell):
 
     def __init__(self, width, heads, init):
         super().__init__()
-        self.heads = heads
+        self.heads, self.head_width = heads, width // heads
         self.query = Linear(width, width, init)
         self.key_value = Linear(width, 2 * width, init)
         self.out = Linear(width, width, init)
-        self.scores, self.context = Scores(width // heads), ops.BatchMatMul()
-        self.softmax = softmax()
+        self.scores, self.context = Scores(self.head_width), ops.BatchMatMul()
+        self.softmax, self.swap = softmax(), swap_middle()
 
     def construct(self, word_BLD, patch_BPD):
         batch, words, width = word_BLD.shape
-        query = self._heads(self.query(word_BLD.reshape(-1, width)), batch)
-        key, value = ops.split(self.key_value(patch_BPD.reshape(-1, width)), width, -1)
-        key, value = self._heads(key, batch), self._heads(value, batch)
+        query = self._heads(self.query(word_BLD.reshape(-1, width)), batch, self.heads)
+        heads = self._heads(self.key_value(patch_BPD.reshape(-1, width)), batch, 2 * self.heads)
+        key, value = ops.split(heads, self.heads, 1)
         weights = self.softmax(self.scores(query, key))
-        mixed = self.context(ops.cast(weights, value.dtype), value).transpose(0, 2, 1, 3).reshape(-1, width)
+        mixed = self.swap(self.context(ops.cast(weights, value.dtype), value)).reshape(-1, width)
         return self.out(mixed).reshape(batch, words, width), weights
 
-    def _heads(self, x, batch):
-        return x.reshape(batch, -1, self.heads, x.shape[-1] // self.heads).transpose(0, 2, 1, 3)
+    def _heads(self, x, batch, heads):
+        return self.swap(x.reshape(batch, -1, heads, self.head_width))
 
 
 class MLP(nn.Cell):

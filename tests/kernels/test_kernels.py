@@ -10,7 +10,7 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from hcma.kernels import build, cells
 from hcma.losses import contrastive
-from hcma.models import convolution, scores
+from hcma.models import convolution, layers, scores
 from hcma.training import adam
 
 pytestmark = pytest.mark.skipif(build.library() is None, reason='no C++ compiler')
@@ -93,6 +93,16 @@ def test_layer_norm_is_its_twin(shape):
 @pytest.mark.parametrize('shape', [(1,), (2, 3, 5), (40, 4, 30, 30)])
 def test_softmax_gradient_is_its_twin(shape):
     assert_equal_cells(cells.Softmax(), ops.Softmax(-1), (0,), tensors(shape))
+
+
+@pytest.mark.parametrize('shape', [(1, 1, 1, 1), (2, 5, 3, 4), (3, 50, 12, 64)])
+def test_swapped_axes_are_those_of_the_twin(shape):
+    (x,) = tensors(shape)
+    assert_equal_cells(cells.SwapMiddle(), layers.SwapMiddle(), (0,), (x,))
+    for x in (x, ops.cast(x, ms.float16)):
+        found = cells.SwapMiddle()(x)
+        assert found.dtype == x.dtype
+        np.testing.assert_array_equal(found.asnumpy(), layers.SwapMiddle()(x).asnumpy())
 
 
 @pytest.mark.parametrize('rows, places, each, width', [(1, 1, 1, 1), (5, 7, 3, 2), (150, 300, 9, 16)])
