@@ -73,6 +73,14 @@ class Targets(nn.Cell):
         return self.forward(group_CG, column_group_BG.swapaxes(0, 1), row_C, column_B)
 
 
+class SoftmaxSlopes(Targets):
+    """Twin of ``hcma.losses.contrastive.SoftmaxSlopes`` in one pass."""
+
+    def construct(self, group_CG, column_group_BG, row_C, column_B, score_CB, row_sum_C, column_sum_B):
+        group_GB = column_group_BG.swapaxes(0, 1)
+        return self.forward(group_CG, group_GB, row_C, column_B, score_CB, row_sum_C, column_sum_B)
+
+
 class SquareSum(nn.Cell):
     """Twin of ``hcma.training.adam.SquareSum``."""
 

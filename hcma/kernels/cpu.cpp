@@ -11,8 +11,7 @@ constexpr int64_t kParallelFrom = 1 << 15;  // floats below which threads cost m
 typedef float Floats __attribute__((vector_size(4 * kLanes)));
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
 
-template <typename Number = float>
-static Number *array(void **params, int number) { return static_cast<Number *>(params[number]); }
+template <typename T = float> static T *array(void **params, int number) { return static_cast<T *>(params[number]); }
 static int64_t size_of(const int64_t *shape, int rank) { return rank ? *shape * size_of(shape + 1, rank - 1) : 1; }
 
 // visit(0) to visit(count - 1), in threads where these are floats enough; 0.
@@ -44,6 +43,11 @@ static void best_lane(Floats value, Ints at, Ints lane, float *best, int32_t *be
   *best = value[0], *best_at = at[0];
 }
 
+#if defined(__GLIBC__) && defined(__x86_64__)
+#pragma omp declare simd notinbranch
+extern "C" float expf(float) noexcept;  // several at once, by libmvec
+#endif
+
 template <typename Term> static float sum(int64_t count, Term term) {
   float total = 0;
 #pragma omp simd reduction(+ : total)
@@ -51,9 +55,7 @@ template <typename Term> static float sum(int64_t count, Term term) {
   return total;
 }
 
-static void add(float *sum, float factor, const float *row, int64_t width) {
-  for (int64_t k = 0; k < width; ++k) sum[k] += factor * row[k];
-}
+static void add(float *y, float a, const float *x, int64_t n) { for (int64_t k = 0; k < n; ++k) y[k] += a * x[k]; }
 
 extern "C" {
 #define ARGUMENTS int count, void **params, int *ranks, int64_t **shapes, const char **types, void *stream, void *extra
@@ -96,10 +98,8 @@ int best_matches(ARGUMENTS) {
         for (int64_t p = 0; p < std::min(kLanes, patches - b * kLanes); ++p)
           word_best[first + p] = top[p], word_at[first + p] = top_at[p];
       }
-      for (int64_t l = 0; l < words; ++l) {
-        const int64_t at = (t * words + l) * images + i;
+      for (int64_t l = 0, at = t * words * images + i; l < words; ++l, at += images)
         best_lane(best[l], best_at[l], lane, patch_best + at, patch_at + at);
-      }
     }
   });
 }
@@ -121,10 +121,8 @@ int best_matches_grad(ARGUMENTS) {
           const int64_t text = (t * words + l) * width, image = (i * patches + p) * width;
           by_text ? add(dword + text, slope, patch + image, width) : add(dpatch + image, slope, word + text, width);
         };
-        for (int64_t l = 0; l < words; ++l) {
-          const int64_t at = (t * words + l) * images + i;
+        for (int64_t l = 0, at = t * words * images + i; l < words; ++l, at += images)
           if (from_patch[at] != 0) pull(l, patch_at[at], from_patch[at]);  // else it is no word
-        }
         const int64_t at = (t * images + i) * patches;
         for (int64_t p = 0; p < patches; ++p) pull(word_at[at + p], p, from_word[at + p]);
       }
@@ -166,8 +164,7 @@ int layer_norm_grad(ARGUMENTS) {
     }
   });
   for (int64_t part = 1; part < parts; ++part) add(&sums[0], 1, &sums[2 * part * width], 2 * width);
-  std::copy_n(&sums[0], width, dgain), std::copy_n(&sums[width], width, dshift);
-  return 0;
+  return std::copy_n(&sums[0], width, dgain), std::copy_n(&sums[width], width, dshift), 0;
 }
 
 // y (N, D), the softmax of its rows, and dy -> the gradient of what went into the softmax.
@@ -181,6 +178,7 @@ int softmax_grad(ARGUMENTS) {
 }
 
 // Group ids (C, G) and (G, B), row (C), column (B) -> row + column where one has an id of the other, else 0 (C, B).
+// With scores (C, B) and the log-sums of their rows (C) and columns (B): the softmax of both ways minus that.
 int targets(ARGUMENTS) {
   const int64_t *own = array<int64_t>(params, 0), *other = array<int64_t>(params, 1);
   const int64_t kinds = shapes[0][1], columns = shapes[1][1];
@@ -193,6 +191,9 @@ int targets(ARGUMENTS) {
         const float both = row + column[k], old = line[k];  // read in any case, so that the loop is one of vectors
         line[k] = other[kind * columns + k] == own[n * kinds + kind] ? both : old;
       }
+    if (count < 8) return;
+    const float *score = array(params, 4) + n * columns, by_row = array(params, 5)[n], *by_column = array(params, 6);
+    for (int64_t k = 0; k < columns; ++k) line[k] = expf(score[k] - by_row) + expf(score[k] - by_column[k]) - line[k];
   });
 }
 
@@ -200,12 +201,11 @@ int targets(ARGUMENTS) {
 int square_sum(ARGUMENTS) {
   const int64_t few = 1 << 10;
   double total = 0;
-  for (int input = 0; input < count - 1; ++input) {
-    const int64_t size = size_of(shapes[input], ranks[input]);
+  for (int i = 0; i < count - 1; ++i) {
+    const int64_t size = size_of(shapes[i], ranks[i]);
     std::vector<float> sums((size + few - 1) / few);
-    parallel(sums.size(), few, [&](int64_t part) {
-      const float *x = array(params, input) + part * few;
-      sums[part] = sum(std::min(few, size - part * few), [=](int64_t k) { return x[k] * x[k]; });
+    parallel(sums.size(), few, [&](int64_t n) {
+      sums[n] = sum(std::min(few, size - n * few), [x = array(params, i) + n * few](int64_t k) { return x[k] * x[k]; });
     });
     for (float part : sums) total += part;
   }

@@ -8,7 +8,7 @@ import mindspore as ms
 from mindspore import Tensor, nn, ops
 
 from hcma.distributed import Ranks
-from hcma.losses.contrastive import EXCLUDED, excluding, targets
+from hcma.losses.contrastive import EXCLUDED, excluding, softmax_slopes, targets
 
 # What a block may take, 256 MB, of which a score takes about so many numbers, one for each matrix made of it.
 FLOATS = 2 ** 26
@@ -20,7 +20,7 @@ class Blockwise(nn.Cell):
 
     ``construct(text (T, ...), mask (T, ...), image (B, ...), scale, bias, group (T, G), image_group (B, G),
     negative (T,), present (T,))`` gives the share of the T texts in the loss of the scores ``scale * cosine + bias``,
-    then what the backward pass needs: a number for each text and two for each image. The texts are those of one
+    then what the backward pass needs: two numbers for each text and two for each image. The texts are those of one
     rank, T = B / ranks; the images those of all, in the order of the ranks. There are gradients of text, image, scale,
     bias and negative, the scaled score of each own image with a wrong text. C is as many texts as ``floats`` numbers in
     memory allow; the last block is filled up.
@@ -39,7 +39,7 @@ class Blockwise(nn.Cell):
     def bprop(self, text, mask, image, scale, bias, group_TG, group_BG, negative_T, present_T, out, dout):
         size = self.size(text, image)
         text_KC, mask_KC, group_KC = cut(text, size), cut(mask, size), cut_ids(group_TG, size)
-        inverse_KC, valid_KC = cut(out[1], size), self._valid(text, size)
+        inverse_KC, row_KC, valid_KC = cut(out[1], size), cut(out[2], size), self._valid(text, size)
         # ops.zeros: with zeros_like a gradient inside a bprop does not compile
         dtext_KC, dimage = ops.zeros(text_KC.shape, ms.float32), ops.zeros(image.shape, ms.float32)
         dscale, dbias = ops.zeros((), ms.float32), ops.zeros((), ms.float32)
@@ -51,7 +51,7 @@ class Blockwise(nn.Cell):
             if text_KC.shape[0] * size > text.shape[0]:
                 score_CB = score_CB + (1 - valid_C1) * EXCLUDED  # else its exponential may be infinite
             slope_CB = self._slope(score_CB, bias, ops.gather(group_KC, k, 0), group_BG, ops.gather(inverse_KC, k, 0),
-                                   out[2], out[3])
+                                   ops.gather(row_KC, k, 0), out[3], out[4])
             if text_KC.shape[0] * size > text.shape[0]:
                 slope_CB = slope_CB * valid_C1
             pulled = self.pull(text_C, mask_C, image, slope_CB)
@@ -60,7 +60,7 @@ class Blockwise(nn.Cell):
             k = k + 1
         share = dout[0] * (self.mean / image.shape[0])
         dtext = uncut(dtext_KC, text.shape[0])
-        dnegative_T = self._negative_slope(negative_T, present_T, out[3]) * share
+        dnegative_T = self._negative_slope(negative_T, present_T, out[4]) * share
         return (dtext * (share * scale), mask * 0, dimage * (share * scale), dscale * share, dbias * share,
                 group_TG * 0, group_BG * 0, dnegative_T, present_T * 0)
 
@@ -82,15 +82,15 @@ class Blockwise(nn.Cell):
 class BlockwiseSoftmax(Blockwise):
     """``info_nce`` block by block, where a bias would change nothing.
 
-    What it keeps are 1 / count of positives of every text, and for every image 1 / count and the log-sum over texts.
-    All that ranks exchange are the last two.
+    What it keeps are 1 / count of positives and the log-sum, of every text over images and of every image over texts.
+    All that ranks exchange are those of images.
     """
     mean = 0.5  # of both directions
 
     def __init__(self, score, smoothing=0.0, floats=FLOATS):
         super().__init__(score, floats)
         self.smoothing = smoothing
-        self.softmax, self.log_softmax = ops.Softmax(-1), ops.LogSoftmax(-1)
+        self.slopes, self.log_softmax = softmax_slopes(), ops.LogSoftmax(-1)
         self.log_softmax_of_columns = ops.LogSoftmax(0)
 
     def construct(self, text, mask, image, scale, bias, group_TG, group_BG, negative_T, present_T):
@@ -128,7 +128,7 @@ class BlockwiseSoftmax(Blockwise):
         target = (1 - self.smoothing) * ((own_T * inverse_T).sum() + (drawn_B * inverse_B).sum())
         target = target + 2 * self.smoothing / batch * spread
         share = 0.5 / batch * ((row_T + self.ranks.own(column_B)).sum() - target)
-        return share, inverse_T, inverse_B, column_B
+        return share, inverse_T, row_T, inverse_B, column_B
 
     def _over_ranks(self, column_B):
         """The log-sums over the texts of all ranks, of those over each rank's own."""
@@ -140,9 +140,9 @@ class BlockwiseSoftmax(Blockwise):
         """The log-sums of the columns, (B,)."""
         return score_CB[0] - self.log_softmax_of_columns(score_CB)[0]
 
-    def _slope(self, score_CB, bias, group_CG, group_BG, inverse_C, inverse_B, column_B):
-        likely_CB, kept = self.softmax(score_CB) + ops.exp(score_CB - column_B), 1 - self.smoothing
-        slope_CB = likely_CB - self.targets(group_CG, group_BG, kept * inverse_C, kept * inverse_B)
+    def _slope(self, score_CB, bias, group_CG, group_BG, inverse_C, row_C, inverse_B, column_B):
+        kept = 1 - self.smoothing
+        slope_CB = self.slopes(group_CG, group_BG, kept * inverse_C, kept * inverse_B, score_CB, row_C, column_B)
         return slope_CB - 2 * self.smoothing / column_B.shape[0] if self.smoothing else slope_CB
 
     def _negative_slope(self, negative_T, present_T, column_B):
@@ -168,9 +168,9 @@ class BlockwiseSigmoid(Blockwise):
                 loss_CB = loss_CB * ops.gather(valid_KC, k, 0)
             total = total + loss_CB.sum()
             k = k + 1
-        return total / batch, present_T, present_T, present_T
+        return total / batch, present_T, present_T, present_T, present_T
 
-    def _slope(self, score_CB, bias, group_CG, group_BG, inverse_C, inverse_B, column_B):
+    def _slope(self, score_CB, bias, group_CG, group_BG, inverse_C, row_C, inverse_B, column_B):
         return ops.sigmoid(score_CB + bias) - self._positives(group_CG, group_BG)
 
     def _negative_slope(self, negative_T, present_T, column_B):

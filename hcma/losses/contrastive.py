@@ -31,9 +31,29 @@ class Targets(nn.Cell):
         return positives(group_CG, column_group_BG) * (ops.expand_dims(row_C, 1) + column_B)
 
 
+class SoftmaxSlopes(nn.Cell):
+    """The softmax over the rows plus that over the columns of ``score`` (C, B) minus ``Targets``, without gradient.
+
+    ``row_sum`` (C,) and ``column_sum`` (B,) are the log-sums; columns may have more rows than are here.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.targets, self.softmax = Targets(), ops.Softmax(-1)
+
+    def construct(self, group_CG, column_group_BG, row_C, column_B, score_CB, row_sum_C, column_sum_B):
+        likely_CB = self.softmax(score_CB) + ops.exp(score_CB - column_sum_B)
+        return likely_CB - self.targets(group_CG, column_group_BG, row_C, column_B)
+
+
 def targets():
     """A cell ``Targets``."""
     return compiled.Targets() if backend.compiles_kernels() else Targets()
+
+
+def softmax_slopes():
+    """A cell ``SoftmaxSlopes``."""
+    return compiled.SoftmaxSlopes() if backend.compiles_kernels() else SoftmaxSlopes()
 
 
 def info_nce(score_BB, positive_BB, negative_B=None, present_B=None, smoothing=0.0):
