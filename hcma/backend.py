@@ -1,5 +1,4 @@
 """The one place that asks which device this is: every device-specific choice is a function here."""
-import os
 import platform
 import resource
 
@@ -7,7 +6,7 @@ import mindspore as ms
 
 from hcma import __version__
 from hcma.errors import InputError
-from hcma.kernels.build import SWITCH, library
+from hcma.kernels.build import library, switched_off
 
 
 def prefers_native_kernels():
@@ -28,7 +27,7 @@ def compiles_kernels():
 def fuses_attention(head_width):
     """Whether Ascend's fused attention, for 16-bit types, takes heads so wide; HCMA_KERNELS=0 turns it off, too."""
     fits = head_width % 16 == 0 and head_width <= 512
-    return ms.get_context('device_target') == 'Ascend' and fits and os.environ.get(SWITCH) != '0'
+    return ms.get_context('device_target') == 'Ascend' and fits and not switched_off()
 
 
 def peak_memory():

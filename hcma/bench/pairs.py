@@ -5,8 +5,8 @@ from mindspore import Tensor, mutable, nn, ops
 
 from hcma import backend
 from hcma.kernels import cells
-from hcma.losses.contrastive import Targets
-from hcma.models.layers import Bias
+from hcma.losses.contrastive import SoftmaxSlopes, Targets
+from hcma.models.layers import Bias, SwapMiddle
 from hcma.models.scores import BestMatches
 
 RNG = np.random.default_rng(0)
@@ -129,17 +129,22 @@ def pairs():
 def _compiled(word, patch):
     rows, gain, shift = _random(2304, 64), _random(64), _random(64)
     group, share = Tensor(RNG.integers(0, 2 ** 62, (2048, 2))), _random(2048)
-    standard, compiled = Targets(), cells.Targets()
+    targets, slopes = (Targets(), cells.Targets()), (SoftmaxSlopes(), cells.SoftmaxSlopes())
+    scores = _random(512, 2048)
+    softmax = (group[:512], group, share[:512], share, scores, ops.logsumexp(scores, 1), ops.logsumexp(scores, 0))
     return [
         ('maxima over 64 x 24 x 64 x 36 with gradient: scattered, compiled',
          *_calls((BothMaxima(BestMatches()), BothMaxima(cells.BestMatches())), word, patch)),
         ('layer norm of 2,304 x 64 with gradient: MindSpore\'s, compiled',
          *_calls((First(ops.LayerNorm(-1, -1, 1e-5)), First(cells.LayerNorm(1e-5))), rows, gain, shift)),
         ('positives among 2,048 pairs with two ids each: MindSpore\'s, compiled',
-         lambda: standard(group, group, share, share).asnumpy(),
-         lambda: compiled(group, group, share, share).asnumpy()),
+         *(lambda cell=cell: cell(group, group, share, share).asnumpy() for cell in targets)),
+        ('slopes of the softmax of 512 x 2,048 scores both ways: MindSpore\'s, compiled',
+         *(lambda cell=cell: cell(*softmax).asnumpy() for cell in slopes)),
         ('softmax of 64 x 4 x 36 x 36 with gradient: MindSpore\'s, compiled',
          *_calls((ops.Softmax(-1), cells.Softmax()), _random(64, 4, 36, 36))),
+        ('8 x 77 x 8 x 64, the middle axes swapped, with gradient: MindSpore\'s, compiled',
+         *_calls((SwapMiddle(), cells.SwapMiddle()), _random(8, 77, 8, 64))),
     ]
 
 

@@ -11,14 +11,19 @@ from pathlib import Path
 SOURCE = Path(__file__).with_name('cpu.cpp')
 # Without -ffast-math: NaN and Inf have to come through for the loss scale to work.
 FLAGS = ('-O3', '-march=native', '-std=c++17', '-fno-math-errno', '-fopenmp', '-shared', '-fPIC')
-SWITCH = 'HCMA_KERNELS'  # 0: use MindSpore's own operations only
+SWITCH = 'HCMA_KERNELS'  # 0 turns the kernels off
+
+
+def switched_off():
+    """Whether the user wants MindSpore's own operations only."""
+    return os.environ.get(SWITCH) == '0'
 
 
 @functools.lru_cache(maxsize=None)
 def library():
     """The path of the compiled kernels, or None where there is no compiler, no cache folder, or the switch is off."""
     compiler = shutil.which(os.environ.get('CXX', 'g++'))
-    if os.environ.get(SWITCH) == '0' or compiler is None:
+    if switched_off() or compiler is None:
         return None
     try:
         return _build(compiler)

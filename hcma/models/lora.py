@@ -24,10 +24,8 @@ class LoRALinear(Linear):
         self.lora_up = Parameter(Tensor(np.zeros((outputs, rank), np.float32)))
 
     def construct(self, x):
-        x = ops.cast(x, self.compute)
         down, up = ops.cast(self.lora_down, self.compute), ops.cast(self.lora_up, self.compute)
-        base = self.add(self.product(x, ops.cast(self.weight, self.compute)), ops.cast(self.bias, self.compute))
-        return base + self.factor * self.product(self.product(x, down), up)
+        return super().construct(x) + self.factor * self.product(self.product(ops.cast(x, self.compute), down), up)
 
 
 def linear_of(train, lora, init):

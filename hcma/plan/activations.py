@@ -32,7 +32,7 @@ def block(tower, positions, rank=0):
     rows, square = positions * tower.width, tower.heads * positions ** 2
     hidden = positions * tower.mlp_width
     results, read = ACTIVATION[tower.activation]
-    # Norm, query, key and value (product, bias, split, transposed), scaled query, context, its transpose, out
+    # Norm, query, key and value (product, bias, turned, split), scaled query, context, its transpose, out
     # (product, bias), sum; norm, down (product, bias), sum.
     computed = 24 * rows + (2 + results) * hidden + (2 + _biased(tower)) * square
     # What the second product of each of four layers reads. On CPU it was measured that the rest of an addition is not
