@@ -4,6 +4,7 @@ import math
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
+from mindspore.ops.auto_generate import SigmoidGrad
 
 from hcma import backend
 from hcma.kernels import cells as compiled
@@ -112,10 +113,19 @@ def swap_middle():
 
 
 class QuickGELU(nn.Cell):
-    """``x * sigmoid(1.702 x)``, the activation of OpenAI's CLIP."""
+    """``x * sigmoid(1.702 x)``, the activation of OpenAI's CLIP. Its backward pass holds ``x`` alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.sigmoid_grad = SigmoidGrad()
 
     def construct(self, x):
         return x * ops.sigmoid(1.702 * x)
+
+    def bprop(self, x, out, dout):
+        steep = 1.702 * x
+        share = ops.sigmoid(steep)
+        return (dout * share + self.sigmoid_grad(share, dout * steep),)
 
 
 class GELU(nn.Cell):

@@ -8,8 +8,8 @@ import math
 from dataclasses import dataclass
 
 # Results of an activation, and how many of them its backward pass reads beside its input. MindSpore composes the
-# gradient of the exact GELU of many operations, which on CPU hold as much as seven more results.
-ACTIVATION = {'relu': (1, 0), 'gelu': (8, 1), 'quick_gelu': (3, 2)}
+# gradients of GELUs of many operations, which on CPU hold as much as seven more results.
+ACTIVATION = {'relu': (1, 0), 'gelu': (8, 1), 'gelu_tanh': (8, 1), 'quick_gelu': (1, 1)}
 
 
 @dataclass(frozen=True)

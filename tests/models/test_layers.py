@@ -65,6 +65,15 @@ def test_activations_at_one_zero_and_far_out(name, at_one):
     np.testing.assert_allclose(y, [at_one, 0, 50, 0], atol=1e-6)
 
 
+@pytest.mark.parametrize('dtype, tolerance', [(ms.float32, 1e-6), (ms.float16, 2e-3)])
+def test_the_gradient_of_quick_gelu_is_its_formula(dtype, tolerance):
+    x, toward = np.array([0.0, 1.0, -1.0, 3.0, 50.0, -50.0]), np.array([1.0, 2.0, -3.0, 0.5, 1.0, 1.0])
+    found = ms.grad(lambda x: (ACTIVATIONS['quick_gelu']()(x) * Tensor(toward, dtype)).sum())(Tensor(x, dtype))
+    share = 1 / (1 + np.exp(-1.702 * x))
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found.asnumpy(), toward * share * (1 + 1.702 * x * (1 - share)), atol=tolerance)
+
+
 def test_a_seed_fixes_what_is_drawn():
     first, again, other = (Init(seed).normal(3, 4).asnumpy() for seed in (7, 7, 8))
     assert first.tobytes() == again.tobytes() != other.tobytes()

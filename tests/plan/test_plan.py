@@ -10,6 +10,7 @@ import pytest
 
 from hcma.bench.memory_recipes import REPORTED
 from hcma.models.hcma import build_model
+from hcma.models.layers import ACTIVATIONS
 from hcma.models.windows import patch_windows, word_windows
 from hcma.plan.advice import options
 from hcma.plan.levels import image_rows, squares, text_rows, windows
@@ -69,6 +70,13 @@ def test_boxes_and_chunks_take_what_their_numbers_say():
     few, many = (held(**given, max_boxes=number, max_chunks=number) for number in (4, 64))
     assert few.features < windowed.features < many.features and few.loss < windowed.loss < many.loss
     assert few.image < many.image and few.text < many.text and few.weights == windowed.weights
+
+
+@pytest.mark.parametrize('device', ['cpu', 'ascend'])
+def test_every_activation_is_counted_and_relu_holds_the_least(device):
+    held = {name: needs(recipe_of(model={'preset': 'tiny', 'text': {'activation': name}}), Setting(device=device)).total
+            for name in ACTIVATIONS}
+    assert min(held, key=held.get) == 'relu'
 
 
 def test_it_fits_to_the_byte():
