@@ -5,7 +5,7 @@ Two ways of holding: ``kept`` counts what the backward pass needs, as a device h
 Per sample in the encoders, for a whole batch in the loss.
 """
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 # Results of an activation that are there at once, and how many of them its backward pass reads beside its input.
 # MindSpore composes the gradients of GELUs of many operations, which on CPU hold as much as nine more results.
@@ -14,17 +14,21 @@ ACTIVATION = {'relu': (1, 0), 'gelu': (10, 1), 'gelu_tanh': (10, 1), 'quick_gelu
 
 @dataclass(frozen=True)
 class Held:
-    """Numbers in the compute type, those that are always float32, and the results of all operations."""
+    """Numbers in the compute type, those that are always float32, and the results of all operations.
+
+    ``unfused`` are weights of attention that fused attention, in a 16-bit type, does not hold: part of neither before.
+    """
     kept: float = 0
     kept_float32: float = 0
     computed: float = 0
+    unfused: float = 0
 
     def __add__(self, other):
-        return Held(self.kept + other.kept, self.kept_float32 + other.kept_float32, self.computed + other.computed)
+        return Held(*(one + another for one, another in zip(astuple(self), astuple(other))))
 
     def times(self, factor):
         """This, ``factor`` times."""
-        return Held(self.kept * factor, self.kept_float32 * factor, self.computed * factor)
+        return Held(*(factor * number for number in astuple(self)))
 
 
 def block(tower, positions, rank=0):
@@ -39,7 +43,14 @@ def block(tower, positions, rank=0):
     # there at the peak.
     added = 4 * positions * rank
     # Norms read their inputs in float32. The scores' softmax is float32 too.
-    return Held(6 * rows + (1 + read) * hidden + square + added, 2 * rows + square, computed)
+    weights = Held(unfused=square) if _fuses(tower) else Held(square, square)
+    return Held(6 * rows + (1 + read) * hidden + added, 2 * rows, computed) + weights
+
+
+def _fuses(tower):
+    """Whether a card fuses this attention in 16 bits, as ``hcma.models.flash`` asks it to."""
+    head_width = tower.width // tower.heads
+    return head_width % 16 == 0 and head_width <= 512 and not tower.directions
 
 
 def _biased(tower):
@@ -93,4 +104,4 @@ def encoder(recipe, tower):
     again = -(-tower.depth // every)
     # A recomputed block keeps its input, and one of them at a time is whole.
     kept_float32 = one.kept_float32 - inside * tower.width
-    return whole, Held(one.kept, kept_float32).times(max(again - 1, 0)), one
+    return whole, Held(one.kept, kept_float32, unfused=one.unfused).times(max(again - 1, 0)), one

@@ -149,5 +149,5 @@ def _activations(recipe, name, batch, setting, recompute):
 
 
 def _bytes(held: Held, size):
-    """In a 16-bit type a softmax is held twice: in float32, and as what the next product reads."""
-    return size * held.kept + 4 * held.kept_float32
+    """In a 16-bit type a softmax is held twice, in float32 and as what the next product reads, unless it is fused."""
+    return size * held.kept + 4 * held.kept_float32 + (0 if size == 2 else 2 * size * held.unfused)
