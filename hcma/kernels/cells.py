@@ -125,7 +125,7 @@ class SwapMiddle(nn.Cell):
 
     def __init__(self):
         super().__init__()
-        self.gather, self.transpose = _kernel('gather_sum', _gathered_shape, _one_float), ops.Transpose()
+        self.gather, self.transpose = GatherSum(), ops.Transpose()
 
     def construct(self, x):
         batch, rows, columns, width = x.shape

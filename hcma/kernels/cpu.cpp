@@ -48,8 +48,8 @@ static void best_lane(Floats value, Ints at, Ints lane, float *best, int32_t *be
 extern "C" float expf(float) noexcept;  // several at once, by libmvec
 #endif
 
-template <typename Term> static float sum(int64_t count, Term term) {
-  float total = 0;
+template <typename T = float, typename Term> static T sum(int64_t count, Term term) {
+  T total = 0;
 #pragma omp simd reduction(+ : total)
   for (int64_t k = 0; k < count; ++k) total += term(k);
   return total;
@@ -197,17 +197,17 @@ int targets(ARGUMENTS) {
   });
 }
 
-// Anything of floats, several times -> the sum of the squares of all (1), in single precision for a few at a time only.
+// Anything of floats, several times -> the sum of the squares of all (1), exact but for its own rounding.
 int square_sum(ARGUMENTS) {
-  const int64_t few = 1 << 10;
   double total = 0;
   for (int i = 0; i < count - 1; ++i) {
     const int64_t size = size_of(shapes[i], ranks[i]);
-    std::vector<float> sums((size + few - 1) / few);
-    parallel(sums.size(), few, [&](int64_t n) {
-      sums[n] = sum(std::min(few, size - n * few), [x = array(params, i) + n * few](int64_t k) { return x[k] * x[k]; });
+    std::vector<double> sums((size + kParallelFrom - 1) / kParallelFrom);
+    parallel(sums.size(), kParallelFrom, [&](int64_t n) {
+      const float *x = array(params, i) + n * kParallelFrom, *end = array(params, i) + size;
+      sums[n] = sum<double>(std::min(kParallelFrom, end - x), [=](int64_t k) { return 1.0 * x[k] * x[k]; });
     });
-    for (float part : sums) total += part;
+    for (double part : sums) total += part;
   }
   return *array(params, count - 1) = total, 0;
 }
