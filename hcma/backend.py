@@ -3,6 +3,7 @@ import platform
 import resource
 
 import mindspore as ms
+from mindspore import ops
 
 from hcma import __version__
 from hcma.errors import InputError
@@ -28,6 +29,22 @@ def fuses_attention(head_width):
     """Whether Ascend's fused attention, for 16-bit types, takes heads so wide; HCMA_KERNELS=0 turns it off, too."""
     fits = head_width % 16 == 0 and head_width <= 512
     return ms.get_context('device_target') == 'Ascend' and fits and not switched_off()
+
+
+def fused_affine(transposed, relu):
+    """MindSpore's ``op(x, weight, bias, False, transposed)`` of a product, its bias and ReLU in float32, or None.
+
+    CPU has a kernel of it, which does all while the product is in the cache, but no interface in Python.
+    HCMA_KERNELS=0 turns it off, as other runtimes of exported graphs do not know it.
+    """
+    if ms.get_context('device_target') != 'CPU' or switched_off():
+        return None
+    fused = ops.Primitive('FusedMatMulBiasAdd')
+    for attribute, value in {'transpose_a': False, 'transpose_b': transposed, 'with_bias_add': True,
+                             'with_relu': relu}.items():
+        fused.add_prim_attr(attribute, value)
+    fused.init_prim_io_names(['x', 'weight', 'bias', 'transpose_a', 'transpose_b'], ['output'])
+    return fused
 
 
 def peak_memory():

@@ -6,7 +6,7 @@ from mindspore import Tensor, mutable, nn, ops
 from hcma import backend
 from hcma.kernels import cells
 from hcma.losses.contrastive import SoftmaxSlopes, Targets
-from hcma.models.layers import Bias, SwapMiddle
+from hcma.models.layers import SwapMiddle
 from hcma.models.scores import BestMatches
 
 RNG = np.random.default_rng(0)
@@ -108,7 +108,7 @@ def pairs():
     columns, kernel, rows, wide = _random(36864, 27), _random(27, 16), _random(1152, 1536), _random(1536)
     word, patch = _random(64, 24, 64), _random(64, 36, 64)
     total, ones = Total(), np.ones((64, 64), np.float32)
-    plain, bias = Sum(), Bias()
+    plain, bias = Sum(), ops.BiasAdd()
     less, scores, row, column = Difference(), _random(512, 8192), _random(1, 8192), _random(512, 1)
     return [
         ('product of 36,864 x 27 x 16 with gradient: ops.matmul, ops.MatMul',

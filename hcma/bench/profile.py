@@ -8,10 +8,7 @@ from mindspore.profiler import ProfilerActivity, profile, tensorboard_trace_hand
 
 
 def by_operation(take, steps):
-    """[(operation, calls a step, milliseconds a step)] of ``steps`` calls of ``take``, the most expensive first.
-
-    Backward products of matrices are apart, as 'MatMul, backward'.
-    """
+    """[(operation, calls a step, milliseconds a step)] of ``steps`` calls of ``take``, the most expensive first."""
     milliseconds, calls = collections.Counter(), collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         profiler = profile(activities=[ProfilerActivity.CPU], on_trace_ready=tensorboard_trace_handler(folder))
@@ -22,8 +19,6 @@ def by_operation(take, steps):
         (path,) = Path(folder).rglob('cpu_op_detail_info_*.csv')
         for row in csv.DictReader(path.read_text().splitlines()):
             name = row['op_type']
-            if name == 'MatMul' and row['full_op_name'].startswith('Gradients/'):
-                name = 'MatMul, backward'
             milliseconds[name] += float(row['op_total_time(ms)']) / steps
             calls[name] += int(row['op_occurrences']) / steps
     return [(name, calls[name], spent) for name, spent in milliseconds.most_common()]

@@ -7,7 +7,7 @@
 
 constexpr int64_t kLanes = __BIGGEST_ALIGNMENT__ / 4;  // of the widest registers; wider vectors live in memory
 constexpr int64_t kRowsAtOnce = 8;  // products kept in registers
-constexpr int64_t kParallelFrom = 1 << 15;  // floats below which threads cost more than they save
+constexpr int64_t kParallelFrom = 1 << 18;  // floats below which threads cost more than they save
 typedef float Floats __attribute__((vector_size(4 * kLanes)));
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
 
@@ -76,7 +76,7 @@ int best_matches(ARGUMENTS) {
       packed[row / kLanes * width + k][row % kLanes] = p < patches ? patch[(i * patches + p) * width + k] : 0;
   });
   const int64_t padded = (words + kRowsAtOnce - 1) / kRowsAtOnce * kRowsAtOnce;
-  return parallel(texts, words * images * patches, [&](int64_t t) {
+  return parallel(texts, words * images * patches * width, [&](int64_t t) {
     std::vector<float> text(padded * width);
     std::copy(word + t * words * width, word + (t + 1) * words * width, text.begin());
     std::vector<Floats> product(padded);
@@ -237,12 +237,12 @@ int adam(ARGUMENTS) {
 int gather_sum(ARGUMENTS) {
   const int64_t rows = shapes[0][1], width = shapes[0][2], places = shapes[1][0], each = shapes[1][1];
   return parallel(shapes[0][0], places * each * width, [=](int64_t b) {
-    const float *x = array(params, 0) + b * rows * width;
-    const int32_t *at = array<int32_t>(params, 1);
-    for (float *y = array(params, 2) + b * places * width, *end = y + places * width; y < end; y += width, at += each) {
-      *at < rows ? std::copy_n(x + *at * width, width, y) : std::fill_n(y, width, 0.0f);
-      for (int64_t k = 1; k < each; ++k)
-        if (at[k] < rows) add(y, 1, x + at[k] * width, width);
+    float *x = array(params, 0) + b * rows * width, *y = array(params, 2) + b * places * width;
+    const int32_t *at = array<int32_t>(params, 1), *last = at + places * each;
+    for (int64_t run; at < last; at += run * each, y += run * width) {  // run: rows side by side, copied in one go
+      for (run = 1; each == 1 && at + run < last && at[run] == *at + run && at[run] < rows;) ++run;
+      *at < rows ? std::copy_n(x + *at * width, run * width, y) : std::fill_n(y, width, 0.0f);
+      for (int64_t k = 1; k < each; ++k) if (at[k] < rows) add(y, 1, x + at[k] * width, width);
     }
   });
 }

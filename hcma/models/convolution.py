@@ -11,7 +11,7 @@ from mindspore import Parameter, Tensor, nn, ops
 
 from hcma import backend
 from hcma.kernels import cells as compiled
-from hcma.models.layers import Bias
+from hcma.models.layers import Affine
 
 KERNEL = 3
 
@@ -64,17 +64,18 @@ class Neighbourhoods(nn.Cell):
 class Convolution(nn.Cell):
     """A padded 3 x 3 convolution of pictures of ``pixels`` (height, width), (B, N, inputs) to (B, M, outputs).
 
-    Weights are float32; the convolution is made, and given, in the type ``compute``.
+    With ``relu`` what is negative is zero. Weights are float32; the convolution is made, and given, in the type
+    ``compute``.
     """
     compute = ms.float32
 
-    def __init__(self, pixels, inputs, outputs, stride, init):
+    def __init__(self, pixels, inputs, outputs, stride, init, relu=False):
         super().__init__()
         self.pixels, self.inputs, self.outputs = pixels, inputs, outputs
         fan_in = KERNEL * KERNEL * inputs
         self.weight = init.normal(fan_in, outputs, std=math.sqrt(2 / fan_in))
         self.bias = Parameter(Tensor(np.zeros(outputs, np.float32)))
-        self.product, self.add = ops.MatMul(), Bias()
+        self.affine, self.relu = Affine(transposed=False, relu=relu), relu
         self.native = backend.prefers_native_kernels()
         if self.native:
             self.convolve = ops.Conv2D(outputs, KERNEL, pad_mode='pad', pad=1, stride=stride)
@@ -88,7 +89,6 @@ class Convolution(nn.Cell):
             picture = x.transpose(0, 2, 1).reshape(batch, self.inputs, *self.pixels)
             kernel = weight.reshape(KERNEL, KERNEL, self.inputs, self.outputs).transpose(3, 2, 0, 1)
             y = self.convolve(picture, kernel).reshape(batch, self.outputs, -1).transpose(0, 2, 1)
-            return y + bias
-        seen = self.neighbourhoods(x)
-        y = self.product(seen.reshape(-1, KERNEL * KERNEL * self.inputs), weight)
-        return self.add(y, bias).reshape(batch, -1, self.outputs)
+            return ops.relu(y + bias) if self.relu else y + bias
+        seen = self.neighbourhoods(x).reshape(-1, KERNEL * KERNEL * self.inputs)
+        return self.affine(seen, weight, bias).reshape(batch, -1, self.outputs)

@@ -5,7 +5,7 @@ from mindspore import Tensor, nn, ops
 
 from hcma.models.convolution import Convolution
 from hcma.models.directions import patch_directions
-from hcma.models.layers import Bias, LayerNorm, Linear, swap_middle, weighted_sum
+from hcma.models.layers import LayerNorm, Linear, swap_middle, weighted_sum
 from hcma.models.lora import freeze, linear_of
 from hcma.models.transformer import MLP, CrossAttention, blocks_of
 
@@ -22,7 +22,7 @@ class PixelNorm(nn.Cell):
         deviation = np.array(deviation, np.float32)
         self.scale = Tensor(np.tile(1 / (255 * deviation), width))
         self.shift = Tensor(np.tile(-np.array(mean, np.float32) / deviation, width))
-        self.add = Bias()
+        self.add = ops.BiasAdd()
 
     def construct(self, image_BHW3):
         rows = ops.cast(image_BHW3, ms.float32).reshape(-1, self.scale.shape[0])
@@ -40,7 +40,7 @@ class ConvolutionStem(nn.Cell):
         super().__init__()
         pixels, inputs, convolutions = config.pixels, 3, []
         for outputs in config.stem_channels:
-            convolutions.append(Convolution(pixels, inputs, outputs, 2, init))
+            convolutions.append(Convolution(pixels, inputs, outputs, 2, init, relu=True))
             pixels, inputs = tuple(side // 2 for side in pixels), outputs  # patch_size divides both
         self.convolutions = nn.CellList(convolutions)
         self.out = Convolution(pixels, inputs, config.width, 1, init)
@@ -48,7 +48,7 @@ class ConvolutionStem(nn.Cell):
     def construct(self, x):
         x = x.reshape(x.shape[0], -1, 3)
         for convolution in self.convolutions:
-            x = ops.relu(convolution(x))
+            x = convolution(x)
         return self.out(x)
 
 

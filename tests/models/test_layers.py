@@ -2,9 +2,10 @@
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import Tensor
+from mindspore import Tensor, ops
 
-from hcma.models.layers import ACTIVATIONS, Init, LayerNorm, Linear, normalise
+from hcma.kernels.build import SWITCH
+from hcma.models.layers import ACTIVATIONS, Affine, Init, LayerNorm, Linear, normalise
 
 RNG = np.random.default_rng(0)
 
@@ -33,6 +34,27 @@ def test_linear_is_its_formula():
     linear.bias.set_data(Tensor(RNG.normal(size=4), ms.float32))
     expected = x @ linear.weight.asnumpy().T + linear.bias.asnumpy()
     np.testing.assert_allclose(linear(Tensor(x, ms.float32)).asnumpy(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize('transposed', [True, False])
+@pytest.mark.parametrize('relu', [True, False])
+def test_fused_affine_is_its_formula_forward_and_backward(transposed, relu, monkeypatch):
+    x, weight, bias, goal = (RNG.normal(size=size) for size in ((5, 6), (6, 4), 4, (5, 4)))
+    product = x @ weight + bias
+    kept = (product > 0) | (not relu)
+    slope = goal * kept
+    expected = [product * kept, slope @ weight.T, slope.T @ x if transposed else x.T @ slope, slope.sum(0)]
+    inputs = [Tensor(array, ms.float32) for array in (x, weight.T if transposed else weight, bias)]
+    toward = Tensor(goal, ms.float32)
+    fused = Affine(transposed, relu)
+    monkeypatch.setenv(SWITCH, '0')
+    plain = Affine(transposed, relu)
+    assert fused.fused is not None and plain.fused is None
+    for affine in (fused, plain):
+        gradients = ms.grad(lambda *given: (affine(*given) * toward).sum(), (0, 1, 2))(*inputs)
+        for found, right in zip((affine(*inputs), *gradients), expected):
+            np.testing.assert_allclose(found.asnumpy(), right, atol=1e-5)
+    assert fused(*(ops.cast(given, ms.float16) for given in inputs)).dtype == ms.float16
 
 
 def normed(x, gamma, beta):
