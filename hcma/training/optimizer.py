@@ -53,6 +53,8 @@ class AdamW(nn.Cell):
         self.moment1, self.moment2 = (self.updated.clone(name, 'zeros') for name in ('moment1', 'moment2'))
         for moment in self.moment1 + self.moment2:
             moment.requires_grad = False
+            # written once before it is read: memory that is read first faults twice a page and stops all cores for it
+            moment.asnumpy().fill(0)
         rates = rates or [1.0] * len(parameters)
         self.decays, self.rates = ([numbers[at] for at in self.own] for numbers in (decays, rates))
         self.schedule = schedule
