@@ -6,7 +6,7 @@ from mindspore import Tensor, mutable, nn, ops
 from hcma import backend
 from hcma.kernels import cells
 from hcma.losses.contrastive import SoftmaxSlopes, Targets
-from hcma.models.layers import SwapMiddle
+from hcma.models.layers import Affine, SwapMiddle
 from hcma.models.scores import BestMatches
 
 RNG = np.random.default_rng(0)
@@ -109,6 +109,8 @@ def pairs():
     word, patch = _random(64, 24, 64), _random(64, 36, 64)
     total, ones = Total(), np.ones((64, 64), np.float32)
     plain, bias = Sum(), ops.BiasAdd()
+    apart, fused, affine = Affine(transposed=False), Affine(transposed=False), (columns, kernel, _random(16))
+    apart.fused = None
     less, scores, row, column = Difference(), _random(512, 8192), _random(1, 8192), _random(512, 1)
     return [
         ('product of 36,864 x 27 x 16 with gradient: ops.matmul, ops.MatMul',
@@ -117,6 +119,8 @@ def pairs():
          *_calls((Maxima(), BothMaxima(BestMatches())), word, patch)),
         ('1,152 x 1,536 and a bias: +, ops.BiasAdd',
          lambda: plain(rows, wide).asnumpy(), lambda: bias(rows, wide).asnumpy()),
+        ('product of 36,864 x 27 x 16 and its bias: MatMul and BiasAdd, FusedMatMulBiasAdd',
+         lambda: apart(*affine).asnumpy(), lambda: fused(*affine).asnumpy()),
         ('512 x 8,192 less a number for each row, for each column, ten times',
          lambda: less(scores, column).asnumpy(), lambda: less(scores, row).asnumpy()),
         ('a tuple of new Tensors given to a compiled cell: plain, mutable',
