@@ -46,6 +46,7 @@ def test_fused_affine_is_its_formula_forward_and_backward(transposed, relu, monk
     expected = [product * kept, slope @ weight.T, slope.T @ x if transposed else x.T @ slope, slope.sum(0)]
     inputs = [Tensor(array, ms.float32) for array in (x, weight.T if transposed else weight, bias)]
     toward = Tensor(goal, ms.float32)
+    monkeypatch.delenv(SWITCH, raising=False)
     fused = Affine(transposed, relu)
     monkeypatch.setenv(SWITCH, '0')
     plain = Affine(transposed, relu)
