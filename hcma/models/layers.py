@@ -43,7 +43,9 @@ class Init:
 
     def normal(self, *shape, std=0.02):
         """A trainable float32 parameter with entries of standard deviation ``std``."""
-        return Parameter(Tensor(self.generator.standard_normal(shape, np.float32) * np.float32(std)))
+        drawn = self.generator.standard_normal(shape, np.float32)
+        drawn *= np.float32(std)
+        return Parameter(Tensor(drawn))
 
 
 class Affine(nn.Cell):

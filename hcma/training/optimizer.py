@@ -1,10 +1,12 @@
 """AdamW with bias correction, and the warm-up and cosine schedule, both computed inside the compiled step."""
 import math
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
+from mindspore.common.initializer import initializer
 from mindspore.nn.learning_rate_schedule import LearningRateSchedule
 
 from hcma import distributed
@@ -50,11 +52,7 @@ class AdamW(nn.Cell):
         self.parameters, self.owners = ParameterTuple(parameters), tuple(owners)
         self.own = tuple(at for at in range(len(parameters)) if not owners or owners[at] == distributed.rank())
         self.updated = ParameterTuple([parameters[at] for at in self.own])
-        self.moment1, self.moment2 = (self.updated.clone(name, 'zeros') for name in ('moment1', 'moment2'))
-        for moment in self.moment1 + self.moment2:
-            moment.requires_grad = False
-            # written once before it is read: memory that is read first faults twice a page and stops all cores for it
-            moment.asnumpy().fill(0)
+        self.moment1, self.moment2 = (_zeros_like(self.updated, name) for name in ('moment1', 'moment2'))
         rates = rates or [1.0] * len(parameters)
         self.decays, self.rates = ([numbers[at] for at in self.own] for numbers in (decays, rates))
         self.schedule = schedule
@@ -96,6 +94,19 @@ class AdamW(nn.Cell):
             sent = self.senders[self.owners[at]]((ops.depend(parameter, done),))
             done = ops.depend(done, ops.assign(parameter, sent[0]))
         return done
+
+
+def _zeros_like(parameters, prefix):
+    """Float32 parameters of zeros that are not trained, shaped and named like ``parameters``.
+
+    They are written here: memory that is read first faults twice a page, and stops all cores each time.
+    """
+    zeros = ParameterTuple([Parameter(initializer('zeros', parameter.shape, ms.float32), f'{prefix}.{parameter.name}',
+                                      requires_grad=False) for parameter in parameters])
+    arrays = [parameter.init_data().asnumpy() for parameter in zeros]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda array: array.fill(0), arrays))
+    return zeros
 
 
 def build_optimizer(network, train, total_steps, peak=None):
