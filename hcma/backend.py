@@ -8,6 +8,7 @@ from mindspore import ops
 from hcma import __version__
 from hcma.errors import InputError
 from hcma.kernels.build import library, switched_off
+from hcma.models.heads import fit_fused_attention
 
 
 def prefers_native_kernels():
@@ -25,10 +26,10 @@ def compiles_kernels():
     return ms.get_context('device_target') == 'CPU' and library() is not None
 
 
-def fuses_attention(head_width):
-    """Whether Ascend's fused attention, for 16-bit types, takes heads so wide; HCMA_KERNELS=0 turns it off, too."""
-    fits = head_width % 16 == 0 and head_width <= 512
-    return ms.get_context('device_target') == 'Ascend' and fits and not switched_off()
+def fuses_attention(head_width, learned_bias):
+    """Whether Ascend's fused attention, for 16-bit types, takes such heads; HCMA_KERNELS=0 turns it off, too."""
+    fit = fit_fused_attention(head_width, learned_bias)
+    return ms.get_context('device_target') == 'Ascend' and fit and not switched_off()
 
 
 def fused_affine(transposed, relu):

@@ -28,6 +28,5 @@ class FlashAttention(nn.Cell):
 
 
 def flash_attention(heads, head_width, learned_bias):
-    """A cell ``FlashAttention``, or None where it cannot be; a bias that is learned would get no gradient."""
-    usable = backend.fuses_attention(head_width) and not learned_bias
-    return FlashAttention(heads, head_width) if usable else None
+    """A cell ``FlashAttention``, or None where it cannot be."""
+    return FlashAttention(heads, head_width) if backend.fuses_attention(head_width, learned_bias) else None

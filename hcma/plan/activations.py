@@ -7,6 +7,8 @@ Per sample in the encoders, for a whole batch in the loss.
 import math
 from dataclasses import astuple, dataclass
 
+from hcma.models.heads import fit_fused_attention
+
 # Results of an activation that are there at once, and how many of them its backward pass reads beside its input.
 # MindSpore composes the gradients of GELUs of many operations, which on CPU hold as much as nine more results.
 ACTIVATION = {'relu': (1, 0), 'gelu': (10, 1), 'gelu_tanh': (10, 1), 'quick_gelu': (2, 1)}
@@ -43,14 +45,9 @@ def block(tower, positions, rank=0):
     # there at the peak.
     added = 4 * positions * rank
     # Norms read their inputs in float32. The scores' softmax is float32 too.
-    weights = Held(unfused=square) if _fuses(tower) else Held(square, square)
+    fused = fit_fused_attention(tower.width // tower.heads, tower.directions)
+    weights = Held(unfused=square) if fused else Held(square, square)
     return Held(6 * rows + (1 + read) * hidden + added, 2 * rows, computed) + weights
-
-
-def _fuses(tower):
-    """Whether a card fuses this attention in 16 bits, as ``hcma.models.flash`` asks it to."""
-    head_width = tower.width // tower.heads
-    return head_width % 16 == 0 and head_width <= 512 and not tower.directions
 
 
 def _biased(tower):
