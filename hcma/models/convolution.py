@@ -75,12 +75,11 @@ class Convolution(nn.Cell):
         fan_in = KERNEL * KERNEL * inputs
         self.weight = init.normal(fan_in, outputs, std=math.sqrt(2 / fan_in))
         self.bias = Parameter(Tensor(np.zeros(outputs, np.float32)))
-        self.affine, self.relu = Affine(transposed=False, relu=relu), relu
-        self.native = backend.prefers_native_kernels()
+        self.relu, self.native = relu, backend.prefers_native_kernels()
         if self.native:
             self.convolve = ops.Conv2D(outputs, KERNEL, pad_mode='pad', pad=1, stride=stride)
         else:
-            self.neighbourhoods = Neighbourhoods(pixels, stride)
+            self.neighbourhoods, self.affine = Neighbourhoods(pixels, stride), Affine(transposed=False, relu=relu)
 
     def construct(self, x):
         batch, x = x.shape[0], ops.cast(x, self.compute)
