@@ -35,15 +35,15 @@ class Product(nn.Cell):
         return ops.matmul(x, y)
 
 
-class FlaggedProduct(nn.Cell):
-    """``ops.MatMul``, whose gradient uses the product's own transpose flags."""
+class Applied(nn.Cell):
+    """An operation, compiled like the cells that it is compared with."""
 
-    def __init__(self):
+    def __init__(self, operation):
         super().__init__()
-        self.product = ops.MatMul()
+        self.operation = operation
 
-    def construct(self, x, y):
-        return self.product(x, y)
+    def construct(self, *inputs):
+        return self.operation(*inputs)
 
 
 class Maxima(nn.Cell):
@@ -108,13 +108,13 @@ def pairs():
     columns, kernel, rows, wide = _random(36864, 27), _random(27, 16), _random(1152, 1536), _random(1536)
     word, patch = _random(64, 24, 64), _random(64, 36, 64)
     total, ones = Total(), np.ones((64, 64), np.float32)
-    plain, bias = Sum(), ops.BiasAdd()
+    plain, bias = Sum(), Applied(ops.BiasAdd())
     apart, fused, affine = Affine(transposed=False), Affine(transposed=False), (columns, kernel, _random(16))
     apart.fused = None
     less, scores, row, column = Difference(), _random(512, 8192), _random(1, 8192), _random(512, 1)
     return [
         ('product of 36,864 x 27 x 16 with gradient: ops.matmul, ops.MatMul',
-         *_calls((Product(), FlaggedProduct()), columns, kernel)),
+         *_calls((Product(), Applied(ops.MatMul())), columns, kernel)),
         ('maxima over 64 x 24 x 64 x 36 with gradient: automatic, scattered',
          *_calls((Maxima(), BothMaxima(BestMatches())), word, patch)),
         ('1,152 x 1,536 and a bias: +, ops.BiasAdd',
